@@ -5,9 +5,9 @@ The same as `python -m vit_jax` and, after `pip install .`, as `vit-jax`.
 
 import sys
 
-from vit_jax import early_signals
+from vit_jax.run import signals
 
 if __name__ == '__main__':
-  early_signals.catch()  # Before the other imports.
+  signals.catch_early()  # Before the other imports.
   from vit_jax.__main__ import exit_code
   sys.exit(exit_code())

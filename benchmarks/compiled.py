@@ -36,13 +36,13 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import console
 from vit_jax.experiment import build as build_lib
+from vit_jax.extras.plan import flops
+from vit_jax.extras.plan import hardware
 from vit_jax.extras.plan import topology
 from vit_jax.extras.plan import workload
 from vit_jax.extras.plan.compiled import memory_traffic
 from vit_jax.models import factory
 from vit_jax.parallel import device_memory
-from vit_jax.parallel import hardware
-from vit_jax.training import flops
 
 GIB = 2**30
 SETTINGS = ('B/16x256@224', 'B/16x256@384', 'L/16x64@224', 'L/16x64@384',

@@ -36,7 +36,7 @@ TIMM_SIZES = {
 def ours(setting):
   """Our training step or forward pass."""
   experiment = _experiment(setting)
-  from vit_jax.experiment import model_flops
+  from vit_jax.extras.plan import model_flops
   flops = model_flops.per_image(experiment)
   if setting.task == 'inference':
     from vit_jax.extras.plan import step_speed
@@ -60,7 +60,7 @@ def ours_with_input(setting):
       setting, source=os.path.join(setting.folder, 'photos', '1.0.0'),
       num_workers=os.cpu_count())
   training, batches = _training(experiment), experiment.batches(start_step=0)
-  from vit_jax.experiment import model_flops
+  from vit_jax.extras.plan import model_flops
 
   def run(count):
     for batch in itertools.islice(batches, count):

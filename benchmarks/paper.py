@@ -24,7 +24,7 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax.experiment import config_file
-from vit_jax.run import curves as plots
+from vit_jax.extras import plots
 from vit_jax.run import log_rows
 
 # Datasets with at least 25 images in each class, and all.

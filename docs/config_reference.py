@@ -1,4 +1,6 @@
-"""Writes config.md: every key of a config, with its type and default.
+"""Writes the keys of a config, with type and default, into the pages.
+
+Those of the trunk are config.md; those of a leaf are at the end of its page.
 
     python -m docs.config_reference
 """
@@ -20,8 +22,13 @@ from vit_jax.models import model_config
 from vit_jax.optim import config as optim_config
 
 PATH = pathlib.Path(__file__).with_name('config.md')
-ZOO = pathlib.Path(__file__).with_name('zoo.md')
-_MARK = '<!-- Keys of leaves, by python -m docs.config_reference -->'
+# Pages of the leaves whose records have keys.
+LEAVES = {leaf: PATH.with_name(f'{page}.md') for leaf, page in {
+    'cards': 'weights', 'diagnostics': 'evaluation',
+    'distill': 'distillation', 'lejepa': 'self_supervised',
+    'optimizers': 'training', 'segmentation': 'segmentation', 'zoo': 'zoo',
+}.items()}
+_MARK = '<!-- Keys, by python -m docs.config_reference -->'
 # Records that all others of their section extend.
 _COMMON = (
     optim_config.CommonConfig, evals.EvaluatorConfig, model_config.ModelConfig)
@@ -34,9 +41,10 @@ Quote lists: `--config.data.mean='[0.5,0.5,0.5]'`; a flag's `none` means
 `null`. A *duration* has one unit: `{'steps': N}`, `{'examples': N}`,
 `{'epochs': N}` or `{'percent': N}` of the run; as a flag,
 `--config.total.epochs=90`. NAME in `evals.NAME` is any name that you choose.
-Keys of all names are those of each record of a section. Those of today's
-backbones are in [zoo.md](zoo.md). `python -m docs.config_reference` writes
-this page.
+Keys of all names are those of each record of a section. Others are on the pages
+of [today's backbones](zoo.md), [segmentation](segmentation.md) and [evaluators
+such as ROC](evaluation.md). `python -m docs.config_reference` writes all of
+these lists.
 """
 
 
@@ -45,13 +53,13 @@ def markdown() -> str:
   tables = [_table('Top level', [
       key for key in reference.fields(config_lib.Config, '')
       if not _sections()[key.name]])]
-  return '\n'.join([_INTRODUCTION, *tables, *_tables(of_leaves=False)])
+  return '\n'.join([_INTRODUCTION, *tables, *_tables()])
 
 
-def with_keys_of_leaves(page: str) -> str:
-  """Returns the page docs/zoo.md, which ends with the keys of leaves."""
-  return page.partition(_MARK)[0] + '\n'.join(
-      [f'{_MARK}\n', *_tables(of_leaves=True)])
+def with_keys(page: str, leaf: str) -> str:
+  """Returns the page of a leaf, which ends with its keys."""
+  text = page.partition(_MARK)[0].rstrip()
+  return '\n'.join([text, '', f'{_MARK}\n', *_tables(leaf)])
 
 
 def _sections() -> dict[str, tuple[Any, ...]]:
@@ -59,18 +67,21 @@ def _sections() -> dict[str, tuple[Any, ...]]:
   return {
       **{name: _records(hint)
          for name, hint in typing.get_type_hints(config_lib.Config).items()},
-      'optimizer': (optim_config.CommonConfig, *_records(
-          typing.get_type_hints(config_lib.Config)['optimizer'])),
+      'optimizer': (
+          optim_config.CommonConfig, *map(
+              optim_config.config_type, registry.OPTIMIZERS)),
       'evals': (evals.EvaluatorConfig, *(
           evals.config_type(name, where='evals')
           for name in registry.EVALUATORS)),
       'objective': tuple(map(objectives.config_type, registry.OBJECTIVES)),
       'model': (model_config.ModelConfig, *map(
-          factory.record, registry.MODELS))}
+          factory.record, registry.MODELS)),
+      **{name: (registry.load(target),)
+         for name, target in registry.SECTIONS.items()}}
 
 
-def _tables(*, of_leaves: bool) -> Iterator[str]:
-  """Yields the tables of the records of leaves, or of the trunk.
+def _tables(leaf: str = '') -> Iterator[str]:
+  """Yields the tables of the records of a leaf, or of the trunk.
 
   A key is in the table of the record that the others extend.
   """
@@ -80,9 +91,15 @@ def _tables(*, of_leaves: bool) -> Iterator[str]:
       bases = [one for one in records if one in record.__mro__[1:]]
       known = {key for one in bases for key in _expanded(one, prefix)}
       keys = [key for key in _expanded(record, prefix) if key not in known]
-      if keys and of_leaves == record.__module__.startswith('vit_jax.extras'):
+      if keys and leaf == _leaf(record):
         kind = _kind(record, bases) if len(records) > 1 else ''
         yield _table(f'`{name}`{kind}', keys)
+
+
+def _leaf(record: Any) -> str:
+  """Returns the name of the leaf of a record; '' in the trunk."""
+  _, package, name, *_ = [*record.__module__.split('.'), '', '']
+  return name if package == 'extras' else ''
 
 
 def _kind(record: Any, bases: Sequence[Any]) -> str:
@@ -90,8 +107,7 @@ def _kind(record: Any, bases: Sequence[Any]) -> str:
   if record in _COMMON:
     return ' of all names'
   # The name of any optimizer of Optax has no default.
-  name = f'`{record.name}`' if hasattr(record, 'name') else (
-      reference.descriptions(record)['name'].rstrip('.'))
+  name = f'`{getattr(record, "name", "optax.NAME")}`'
   also = [f'`{one.name}`' for one in bases if one not in _COMMON]
   return f' with name {name}' + (
       f': also those of {" and ".join(also)}, and' if also else '')
@@ -126,4 +142,5 @@ def _records(hint: Any) -> tuple[Any, ...]:
 
 if __name__ == '__main__':
   PATH.write_text(markdown())
-  ZOO.write_text(with_keys_of_leaves(ZOO.read_text()))
+  for name, path in LEAVES.items():
+    path.write_text(with_keys(path.read_text(), name))

@@ -1,6 +1,6 @@
 """Disturbs a run of several processes at random moments.
 
-    python -m tests.faults --faults=40 --processes=2
+    python -m tests.faults --faults=40
 
   kill  a lost host
   halt  a host that hangs (SIGSTOP)
@@ -12,7 +12,7 @@ continues. At last, the run must end bit for bit like an undisturbed one.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import dataclasses
 import os
 import pathlib
@@ -25,9 +25,8 @@ import tempfile
 import threading
 import time
 
-import numpy as np
-
 from tests import leaves
+from tests import random_models
 from tests import toy
 from vit_jax import tree
 from vit_jax.checkpoints import items
@@ -62,9 +61,7 @@ sys.exit(main.exit_code(sys.argv[3:]))
 """
 # Shorter limits than in a real run.
 HEARTBEAT_SECS = 20
-STALLED_SECS, HUNG_SECS = 6, 20
-HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
-        f'--config.log.hung_secs={HUNG_SECS}')
+HUNG = ('--config.log.stalled_secs=6', '--config.log.hung_secs=20')
 LATE_SECS = 120  # For a process killed during its start.
 END_SECS = 900  # Generous, for loaded machines.
 # Statuses of processes that lost another one: ours, and that of JAX, which
@@ -77,58 +74,45 @@ class Ended:
   """Exit status and output of each process."""
   statuses: list[int]
   outputs: list[str]
-  secs: float  # Until the last process that was not halted ended.
 
 
 class Launch:
-  """Processes of main.py on this machine."""
+  """Processes of main.py on this machine, which share what they compile.
 
-  def __init__(
-      self, workdir: pathlib.Path, *flags: str, processes: int = 2,
-      devices: int = 1, last: Sequence[str] = (),
-      heartbeat_secs: int = HEARTBEAT_SECS):
-    """Starts the processes, with a cache beside the workdir.
+  `last` are more flags of the last process; `heartbeat_secs` is the limit for
+  the reports of a process.
+  """
 
-    Args:
-      workdir: the workdir, which all processes share.
-      *flags: command and flags of all processes.
-      processes: number of processes.
-      devices: number of devices per process.
-      last: more flags of the last process.
-      heartbeat_secs: limit for the reports of a process.
-    """
+  def __init__(self, workdir, *flags, processes=2, devices=1, last=(),
+               heartbeat_secs=HEARTBEAT_SECS):
     self.workdir = workdir
     environment = {
+        'JAX_COMPILATION_CACHE_DIR': str(workdir.parent / 'cache'),
         **os.environ, 'JAX_PLATFORMS': 'cpu',
-        'JAX_NUM_CPU_DEVICES': str(devices),
-        'JAX_COMPILATION_CACHE_DIR': str(workdir.parent / 'cache')}
+        'JAX_NUM_CPU_DEVICES': str(devices)}
     address = f'localhost:{toy.free_port()}'
-    self.processes = {i: subprocess.Popen(
+    self.processes = [subprocess.Popen(
         [sys.executable, '-c', MAIN, str(ROOT), str(heartbeat_secs),
          *flags, f'--workdir={workdir}', f'--coordinator={address}',
          f'--num-processes={processes}', f'--process-id={i}',
          *(last if i == processes - 1 else ())], env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-                      for i in range(processes)}
-    self._halted: set[int] = set()
+                      for i in range(processes)]
+    self._halted = set()
     # Pipes, because a process on a full disk cannot write to files.
-    self._outputs: dict[int, list[str]] = {i: [] for i in self.processes}
+    self._outputs = [[] for _ in self.processes]
     self._readers = [
-        threading.Thread(
-            target=self._outputs[i].extend, args=[process.stdout], daemon=True)
-        for i, process in self.processes.items()]
+        threading.Thread(target=lines.extend, args=[process.stdout],
+                         daemon=True)
+        for lines, process in zip(self._outputs, self.processes)]
     for reader in self._readers:
       reader.start()
 
-  def is_over(self) -> bool:
-    """Whether a process has ended."""
-    return any(p.poll() is not None for p in self.processes.values())
-
-  def until(self, reached: Callable[[], bool]) -> bool:
+  def until(self, reached):
     """Waits; returns False if a process ended before."""
     end = time.monotonic() + END_SECS
     while not reached():
-      if self.is_over():
+      if any(p.poll() is not None for p in self.processes):
         return False
       if time.monotonic() > end:
         self.send(signal.SIGKILL)
@@ -137,90 +121,68 @@ class Launch:
       time.sleep(0.002)
     return True
 
-  def send(self, signum: int, which: Sequence[int] | None = None) -> None:
+  def send(self, signum, which=None):
     """Sends a signal to some processes, or to all."""
-    for i, process in self.processes.items():
+    for i, process in enumerate(self.processes):
       if which is None or i in which:
         process.send_signal(signum)
         if signum == signal.SIGSTOP:
           self._halted.add(i)
 
-  def fill_disk(self, which: Sequence[int]) -> None:
-    """Makes all further writes of some processes to files fail."""
-    for i in which:
-      if self.processes[i].poll() is None:
-        resource.prlimit(
-            self.processes[i].pid, resource.RLIMIT_FSIZE, (1, 1))
+  def fill_disk(self):
+    """Makes all further writes of the processes to files fail."""
+    for process in self.processes:
+      if process.poll() is None:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, 1))
 
-  def end(self) -> Ended:
+  def end(self):
     """Waits until all have ended; halted processes continue last."""
-    start = time.monotonic()
     try:
-      for i, process in self.processes.items():
+      for i, process in enumerate(self.processes):
         if i not in self._halted:
           process.wait(timeout=END_SECS)
-      secs = time.monotonic() - start
-      self.send(signal.SIGCONT, list(self._halted))
-      for process in self.processes.values():
+      self.send(signal.SIGCONT, self._halted)
+      for process in self.processes:
         process.wait(timeout=END_SECS)
     except subprocess.TimeoutExpired:
       self.send(signal.SIGKILL)
       raise
     for reader in self._readers:
       reader.join()
-    return Ended([process.returncode for process in self.processes.values()],
-                 [''.join(lines) for lines in self._outputs.values()], secs)
+    return Ended([process.returncode for process in self.processes],
+                 [''.join(lines) for lines in self._outputs])
 
 
-def last_step(workdir: pathlib.Path) -> int:
+def last_step(workdir):
   """Returns the last logged step."""
   return max((row['step'] for row in toy.rows(workdir)), default=0)
 
 
-def is_saving(workdir: pathlib.Path) -> bool:
+def is_saving(workdir):
   """Whether a checkpoint is being written."""
   return any(workdir.glob('checkpoints/*/*tmp*'))
 
 
-def is_evaluating(workdir: pathlib.Path) -> bool:
-  """Whether the last logged step is being evaluated."""
-  written = toy.rows(workdir)
-  return bool(written) and written[-1]['step'] % 8 == 0 and (
-      'train/loss' in written[-1])
-
-
-def assert_documented(
-    ended: Ended, *, expected: Sequence[int] = (), killed: Sequence[int] = (),
-) -> None:
-  """Asserts the status of each process after a fault.
-
-  Args:
-    ended: the processes.
-    expected: statuses besides those of a lost process.
-    killed: processes that were killed.
-  """
+def assert_documented(ended, *, expected=(), killed=()):
+  """Asserts statuses: of a lost process, or expected, or of killed ones."""
   for i, status in enumerate(ended.statuses):
     assert status in (
         (-signal.SIGKILL,) if i in killed else (*LOST, *expected)), ended
 
 
-def assert_same_end(workdir: pathlib.Path, other: pathlib.Path) -> int:
+def assert_same_end(workdir, other):
   """Compares two finished runs; returns the number of arrays compared."""
   states = [_arrays(folder) for folder in (workdir, other)]
-  assert states[0].keys() == states[1].keys()
-  different = [name for name, leaf in states[0].items()
-               if leaf.tobytes() != states[1][name].tobytes()]
-  assert different == []
+  random_models.assert_same(*states)
   # As text, because NaN does not equal itself.
   assert repr(toy.rows(workdir)) == repr(toy.rows(other))
-  counters = [_counters(folder) for folder in (workdir, other)]
-  assert counters[0] == counters[1]
+  assert _counters(workdir) == _counters(other)
   return len(states[0])
 
 
-def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
+def _arrays(workdir):
   return {
-      f'{which}/{item}/{name}': np.asarray(leaf)
+      f'{which}/{item}/{name}': leaf
       for which, kept in (
           (paths.LATEST, ('params', 'average', 'training')),
           (paths.BEST, ('params', 'average')))
@@ -230,7 +192,7 @@ def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
           path / item, items.read_shapes(path / item))).items()}
 
 
-def _counters(workdir: pathlib.Path) -> dict:
+def _counters(workdir):
   found = items.read_config(paths.find(workdir) / 'progress')
   return {name: value for name, value in found.items()
           if 'secs' not in name and name != 'train'}
@@ -238,46 +200,31 @@ def _counters(workdir: pathlib.Path) -> dict:
 
 @dataclasses.dataclass
 class Fault:
-  """A fault: its name, what it does, and the start and end of the processes.
-
-  Attributes:
-    name: the name.
-    action: disturbs the processes.
-    flags: flags of the start.
-    heartbeat_secs: limit of the start.
-    killed: processes that are killed.
-    expected: statuses besides those of a lost process.
-  """
+  """Disturbs the processes; `expected` are statuses besides those of LOST."""
   name: str
   action: Callable[[Launch], None]
   flags: tuple[str, ...] = ()
   heartbeat_secs: int = HEARTBEAT_SECS
-  killed: Sequence[int] = ()
+  killed: tuple[int, ...] = ()
   expected: tuple[int, ...] = ()
 
 
-def draw(rng: random.Random, processes: int) -> Fault:
-  """Draws a fault."""
-  one, every = [rng.choice([0, processes - 1])], list(range(processes))
-
-  def halt(launch: Launch) -> None:
-    launch.send(signal.SIGSTOP, one)
-
-  return rng.choice([
-      Fault(f'kill of {one}', lambda launch: launch.send(signal.SIGKILL, one),
-            killed=one),
+def faults_of(one):
+  """Returns the faults of one of two processes, or of both."""
+  halt = lambda launch: launch.send(signal.SIGSTOP, [one])
+  return [
+      Fault(f'kill of {one}', lambda launch: launch.send(signal.SIGKILL, [one]),
+            killed=(one,)),
       Fault('kill of all', lambda launch: launch.send(signal.SIGKILL),
-            killed=every),
+            killed=(0, 1)),
       # Found by the watchdog or by the heartbeat.
-      Fault(f'halt of {one}', halt, HUNG, 10 * HUNG_SECS),
+      Fault(f'halt of {one}', halt, HUNG, 10 * HEARTBEAT_SECS),
       Fault(f'halt of {one}', halt),
-      Fault('full disk', lambda launch: launch.fill_disk(every),
-            expected=(2,))])
+      Fault('full disk', Launch.fill_disk, expected=(2,))]
 
 
-def disturb(
-    launch: Launch, fault: Fault, rng: random.Random, start_secs: float) -> str:
-  """Disturbs a run at a random moment; returns a description."""
+def disturb(launch, fault, rng, start_secs):
+  """Disturbs a run at a random moment; returns the statuses as text."""
   workdir, begun, expected = launch.workdir, time.monotonic(), fault.expected
   before = last_step(workdir)
   if rng.random() < 0.2:  # During the start: others may wait to connect.
@@ -293,8 +240,6 @@ def disturb(
     step = before + rng.randrange(1, 16)
     came = launch.until(lambda: last_step(workdir) >= step)
     time.sleep(rng.uniform(0, 0.2))
-  place = ('in a save' if is_saving(workdir) else
-           'in an evaluation' if is_evaluating(workdir) else 'elsewhere')
   if came:
     fault.action(launch)
   ended = launch.end()
@@ -302,46 +247,39 @@ def disturb(
     return f'ended before the fault: statuses {ended.statuses}'
   assert came, ended  # Otherwise, the run has too few steps.
   assert_documented(ended, expected=expected, killed=fault.killed)
-  return (f'at step {last_step(workdir):3}, {place}; statuses '
-          f'{ended.statuses}, the last after {ended.secs:.1f} s')
+  return f'at step {last_step(workdir):3}; statuses {ended.statuses}'
 
 
-def main() -> None:
-  """Runs the experiment and prints the outcome."""
-  parser = argparse.ArgumentParser(description=(__doc__ or '').split('\n')[0])
-  parser.add_argument('--faults', type=int, default=40)
-  parser.add_argument('--seed', type=int, default=0)
-  parser.add_argument('--processes', type=int, default=2)
-  parser.add_argument('--folder', type=pathlib.Path)
-  args = parser.parse_args()
-  folder = args.folder or pathlib.Path(tempfile.mkdtemp())
-  folder.mkdir(parents=True, exist_ok=True)
-  rng = random.Random(args.seed)
-  total = 20 * args.faults  # More steps than the faults need.
+def run(number, seed):
+  """Disturbs a run `number` times, and compares it with an undisturbed one."""
+  folder, rng = pathlib.Path(tempfile.mkdtemp()), random.Random(seed)
   flags = (f'--config={toy.write(folder / "toy.py", **CONFIG)}',
-           f'--config.total.steps={total}', f'--start-timeout={LATE_SECS}')
+           # More than the faults need.
+           f'--config.total.steps={20 * number}',
+           f'--start-timeout={LATE_SECS}')
   start = time.monotonic()
-  launch = Launch(folder / 'calm', *flags, processes=args.processes)
+  launch = Launch(folder / 'calm', *flags)
   launch.until(lambda: last_step(folder / 'calm') > 0)
   start_secs = time.monotonic() - start
   calm = launch.end()
-  assert calm.statuses == [0] * args.processes, calm
-  print(f'undisturbed: {total} steps in {time.monotonic() - start:.0f} s, the '
-        f'first after {start_secs:.0f} s; all in {folder}', flush=True)
-  workdir = folder / 'killed'
-  for number in range(1, args.faults + 1):
-    fault = draw(rng, args.processes)
-    launch = Launch(workdir, *flags, *fault.flags, processes=args.processes,
+  assert calm.statuses == [0, 0], calm
+  print(f'undisturbed: the first step after {start_secs:.0f} s; {folder}')
+  for i in range(1, number + 1):
+    fault = rng.choice(faults_of(rng.choice([0, 1])))
+    launch = Launch(folder / 'killed', *flags, *fault.flags,
                     heartbeat_secs=fault.heartbeat_secs)
-    print(f'{number:2}: {fault.name} '
-          f'{disturb(launch, fault, rng, start_secs)}', flush=True)
-  done = Launch(workdir, *flags, processes=args.processes).end()
-  assert done.statuses == [0] * args.processes, done
-  arrays = assert_same_end(workdir, folder / 'calm')
-  print(f'after {args.faults}: {arrays} arrays and {len(toy.rows(workdir))} '
-        'rows are the same bit for bit; '
-        f'{time.monotonic() - start:.0f} s in all')
+    print(f'{i:2}: {fault.name}', disturb(launch, fault, rng, start_secs),
+          flush=True)
+  done = Launch(folder / 'killed', *flags).end()
+  assert done.statuses == [0, 0], done
+  arrays = assert_same_end(folder / 'killed', folder / 'calm')
+  assert arrays > 50  # Of parameters, their average and the optimizer.
+  print(f'after {number}: {arrays} arrays are the same bit for bit')
 
 
 if __name__ == '__main__':
-  main()
+  parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+  parser.add_argument('--faults', type=int, default=40)
+  parser.add_argument('--seed', type=int, default=0)
+  args = parser.parse_args()
+  run(args.faults, args.seed)

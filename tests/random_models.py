@@ -73,8 +73,10 @@ def make_tiny(**settings):
   settings = settings if 'name' in settings else {**TINY, **settings}
   model = make(
       settings, side=32, mean=preprocessing.IMAGENET_MEAN,
-      std=preprocessing.IMAGENET_STD, keep_aspect=True, crop=0.8,
-      interpolation='bicubic', activation='sigmoid',
+      std=preprocessing.IMAGENET_STD, activation='sigmoid', ops=[
+          {'op': 'resize', 'shorter': 40, 'method': 'bicubic',
+           'rounding': 'torchvision'},
+          {'op': 'central_crop', 'rounding': 'torchvision'}],
       labels=tuple('abcde')[:settings.get('num_classes')])
   return dataclasses.replace(model, positions='cubic')
 

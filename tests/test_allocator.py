@@ -8,11 +8,13 @@ from unittest import mock
 
 import pytest
 
+from vit_jax import __main__ as main
+
 PROGRAM = """
 import os, resource
-from vit_jax import allocator
+from vit_jax import __main__ as main
 
-allocator.keep_freed_memory(os.environ)
+main.keep_freed_memory()
 for i in range(11):
   if i == 1:
     start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -37,9 +39,8 @@ def test_freed_memory_is_reused_unless_turned_off():
 
 
 def test_without_glibc_nothing_is_configured(monkeypatch):
-  from vit_jax import allocator
   monkeypatch.setattr(os, 'confstr_names', {}, raising=False)
   library = mock.Mock()
-  monkeypatch.setattr(allocator.ctypes, 'CDLL', library)
-  allocator.keep_freed_memory({})
+  monkeypatch.setattr(main.ctypes, 'CDLL', library)
+  main.keep_freed_memory()
   assert not library.called

@@ -77,6 +77,7 @@ def load(case):
 @pytest.mark.parametrize('case', [
     case for case in CASES if leaves.has(
         registry.MODELS['backbone'] if '22B' in case else
+        registry.LORA if 'lora' in case else
         registry.DECODER if 'segmentation' in case else
         registry.THRESHOLDS if 'continue' in case else
         registry.SOURCES['vtab/'] if 'vtab' in case else registry.TFDS)])

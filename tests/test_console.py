@@ -24,12 +24,6 @@ def test_numbers_have_three_digits(value, expected):
   assert console_lib.format_number(value) == expected
 
 
-def test_counts_and_undefined_fractions_read_well():
-  assert [console_lib.format_count(n, 'class') for n in (1, 1000)] == [
-      '1 class', '1,000 classes']
-  assert console_lib.format_metric(float('nan'), is_fraction=True) == '–'
-
-
 @pytest.mark.parametrize('secs,expected', [
     (7.2, '0:07'), (59.7, '1:00'), (750, '12:30'), (11100, '3:05:00')])
 def test_durations_are_minutes_and_seconds(secs, expected):
@@ -65,42 +59,44 @@ def test_lines_are_wrapped_between_words_but_not_commands(monkeypatch):
       '  declared by', '    a.json: mean=0.5']
 
 
-@pytest.mark.parametrize('width', [80, 30])
-def test_words_are_broken_only_where_the_table_is_too_narrow(width):
-  name = 'root_mean_square_error'
-  text = shown(
-      'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
-      [['finetune', 20, 320, 0.725, name,
-        'a long text that may well be broken into lines']], width=width)
-  assert (name in text) == (width == 80)
+SUMMARY = ['stage', 'steps', 'images', 'train loss', 'held out', '']
+
+
+@pytest.mark.parametrize(('headings', 'rows', 'width', 'whole'), [
+    (['', 'training step', 'inference'], [
+        ('seconds', '0.00339 (0.00301 – 0.00377)',
+         '0.000485 (0.000476 – 0.000493)'),
+        ('% of measured matmul peak', '4.3%', None)], 80,
+     ['0.00339', '(0.00301', '0.00377)', '0.000485', '0.000493)', 'measured']),
+    (SUMMARY, [['finetune', 20, 320, 0.725, 'root_mean_square_error',
+                'a long text that may well be broken into lines']], 80,
+     ['root_mean_square_error']),
+    (SUMMARY, [['pretrain', 2500, 80_000, 4.54, 'mean_average_precision',
+                '70.31 %']], 58, ['2,500', '80,000', '4.54', '70.31 %']),
+    (['image', '1.', '', '2.', ''], [
+        [f'{i}' + '/folder' * 60 + '/x.jpg', 'Appenzeller sennenhund',
+         '71.0 %', 'a ' * 200 + 'dog', '9.0 %'] for i in range(4)], 80,
+     4 * ['.jpg', 'dog', '71.0 %', '9.0 %'])],
+    ids=['benchmark', 'words', 'numbers', 'long texts'])
+def test_a_table_fits_and_breaks_no_number_word_or_end_of_a_text(
+    headings, rows, width, whole):
+  text = shown('Table', headings, rows, width=width)
   assert max(map(len, text.splitlines())) <= width
+  assert len(text.splitlines()) <= 5 + 4 * 6
+  for word in whole:
+    assert text.count(word) == whole.count(word), word
 
 
-def test_the_widest_benchmark_fits_80_columns_without_broken_words():
-  rows = [('seconds', '0.00339 (0.00301 – 0.00377)',
-           '0.000485 (0.000476 – 0.000493)'),
-          ('% of measured matmul peak', '4.3%', None)]
-  text = shown('B/16', ['', 'training step', 'inference'], rows)
-  assert max(map(len, text.splitlines())) <= 80
-  assert {word for row in rows for cell in row if cell
-          for word in cell.split()} <= set(text.split())
-
-
-def test_numbers_are_never_cut():
-  text = shown(
-      'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
-      [['pretrain', 2500, 80_000, 4.54,
-        'mean_average_precision', '70.31 %']], width=58)
-  assert max(map(len, text.splitlines())) <= 58
-  for number in ('2,500', '80,000', '4.54', '70.31 %'):
-    assert number in text
-
-
-def test_sizes_and_metrics_have_units():
+def test_sizes_counts_and_metrics_have_units():
+  assert [console_lib.format_count(n, 'class') for n in (1, 1000)] == [
+      '1 class', '1,000 classes']
   assert console_lib.format_bytes(3 * 2**30) == '3.0 GiB'
   assert console_lib.format_flops(1.24e12) == '1.24 TFLOP'
-  assert console_lib.format_metric(0.9722, is_fraction=True) == '97.22 %'
-  assert console_lib.format_metric(0.113, is_fraction=False) == '0.113'
+  for value, is_fraction, expected in (
+      (0.9722, True, '97.22 %'), (0.113, False, '0.113'),
+      (float('nan'), True, '–')):
+    assert console_lib.format_metric(
+        value, is_fraction=is_fraction) == expected
 
 
 @pytest.mark.parametrize('text', ['x' * 30, '馬' * 15, 'bird 🐦 bird ' * 3])
@@ -109,14 +105,3 @@ def test_wide_characters_count_as_two_columns(text):
     assert width - 2 <= console_lib.cell_len(
         console_lib.shorten(text, width)) <= width
   assert console_lib.shorten('馬馬', 4) == '馬馬'
-
-
-def test_long_texts_are_shortened_in_the_middle():
-  text = shown(
-      'Images', ['image', '1.', '', '2.', ''],
-      [[f'{i}' + '/folder' * 60 + '/x.jpg', 'Appenzeller sennenhund', '71.0 %',
-        'a ' * 200 + 'dog', '9.0 %'] for i in range(4)])
-  assert max(map(len, text.splitlines())) <= 80
-  assert len(text.splitlines()) <= 5 + 4 * 6
-  for end in ('.jpg', 'dog', '71.0 %', '9.0 %'):
-    assert text.count(end) == 4

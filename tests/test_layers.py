@@ -15,8 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 LAYERS = (
     ('types', 'tree', 'fields', 'schema', 'losses', 'metrics', 'atomic_files',
      'console', 'escape', 'exceptions', 'nearest_neighbours', 'untrusted',
-     'allocator', 'classes', 'pictures', 'pixel_classes', 'registry',
-     'spelling', 'early_signals'),
+     'classes', 'registry'),
     ('models', 'data', 'optim', 'parallel'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals'),
     ('inference', 'experiment', 'run'),
@@ -30,13 +29,12 @@ WITHIN_A_ROW = {
     ('main', '__main__'),
     ('console', 'escape'),
     ('schema', 'registry'),
-    ('spelling', 'atomic_files'),
     ('weights', 'checkpoints'),
     ('run', 'experiment'),
     # Beside `experiment`: neither imports the other.
     ('run', 'inference')}
 # What leaves share.
-SHARED_BY_LEAVES = ('html_page',)
+SHARED_BY_LEAVES = ('html_page', 'pictures', 'plots')
 
 # Meaningless names.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

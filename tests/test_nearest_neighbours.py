@@ -30,14 +30,6 @@ def test_ties_go_to_the_first_row():
   assert rows.tolist() == [[0, 1]]
 
 
-def test_rows_of_the_same_group_are_not_neighbours():
-  groups = np.arange(50) // 2
-  cosines, rows = nearest_neighbours.nearest(
-      BANK, BANK, k=3, query_groups=groups, bank_groups=groups)
-  assert not (groups[rows] == groups[:, None]).any()
-  assert (cosines > -1).all()
-
-
 def test_votes_are_sums_of_weights():
   votes = nearest_neighbours.vote(
       np.array([[2, 0, 2]]), np.array([[0.5, 1.0, 0.25]]), num_classes=3)

@@ -6,10 +6,11 @@ import pathlib
 import jax
 import pytest
 
+from tests import leaves
+from vit_jax import registry
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
-from vit_jax.experiment import model_flops
 from vit_jax.weights import open as open_lib
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -61,13 +62,15 @@ def test_stages_train(case, tmp_path):
 
 
 @pytest.mark.large  # Nine models.
+@pytest.mark.skipif(
+    not leaves.has(registry.FLOPS), reason='It counts operations.')
 def test_models_of_one_size_have_similar_cost():
   cost = {}
   for size in ('small', 'medium', 'large'):
     for family in ('ViT', 'hybrid', 'ResNet'):
       config = load_config.load(
           f'{FOLDER}/families.py:family={family},size={size}')['']
-      cost[family] = model_flops.per_image(build_lib.build(
+      cost[family] = registry.load(registry.FLOPS)(build_lib.build(
           config, devices=jax.devices()[:1])).forward
     assert max(cost.values()) / min(cost.values()) < 1.5, (size, cost)
 

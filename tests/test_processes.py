@@ -80,12 +80,11 @@ def test_two_processes_train_like_one_device(two_processes, reference):
 def test_only_process_0_prints_and_writes(two_processes):
   workdir, outputs = two_processes
   # Two threads of Gloo may write their lines before both line ends.
-  lines = [[line for line in output.splitlines()
-            if line and 'peer ranks' not in line] for output in outputs]
-  assert [output[0] for output in lines] == [
-      f'process {i} of 2, 2 of 4 devices' for i in range(2)]
-  assert 'batch 16 = 2 host(s) x 2' in '\n'.join(lines[0])
-  assert not lines[1][1:]
+  first, second = ([line for line in output.splitlines()
+                    if line and 'peer ranks' not in line] for output in outputs)
+  assert first[0] == 'process 0 of 2, 2 of 4 devices'
+  assert 'batch 16 = 2 host(s) x 2' in '\n'.join(first)
+  assert second == ['process 1 of 2, 2 of 4 devices']
   assert len(list(workdir.glob('events.out.tfevents.*'))) == 1
   steps = [row['step'] for row in toy.rows(workdir) if 'train/loss' in row]
   assert steps == [1, 2, 3, 4]

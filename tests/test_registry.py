@@ -17,8 +17,8 @@ from vit_jax.data.sources import open_source
 from vit_jax.experiment import config_file
 from vit_jax.models import factory
 
-TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'EVALUATORS', 'OPERATIONS',
-          'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FILES',
+TABLES = ('COMMANDS', 'SECTIONS', 'MODELS', 'OBJECTIVES', 'OPTIMIZERS',
+          'EVALUATORS', 'OPERATIONS', 'MIXERS', 'SOURCES', 'SIZES', 'FILES',
           'WEIGHT_FORMATS')
 OWN = """
 import dataclasses
@@ -69,12 +69,14 @@ def test_the_registry_imports_nothing_of_the_package():
   assert loaded('import vit_jax.registry') == {'vit_jax', 'vit_jax.registry'}
 
 
-@pytest.mark.parametrize('target', filter(leaves.has, [
-    registry.TFDS, registry.FIGURES, registry.REAL_LABELS, registry.MIXTURE,
-    registry.SAMPLER, registry.EXCLUDE, registry.DECODER, registry.MEASURE,
-    registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH, *(
-        target for table in TABLES
-        for target in getattr(registry, table).values())]))
+TARGETS = [
+    value for name, value in vars(registry).items()
+    if name.isupper() and str(value).startswith('vit_jax.')]
+
+
+@pytest.mark.parametrize('target', filter(leaves.has, [*TARGETS, *(
+    target for table in TABLES for target in getattr(registry, table).values()
+)]))
 def test_every_name_leads_to_what_exists(target):
   assert registry.load(target) is not None
 
@@ -88,8 +90,8 @@ def test_a_run_imports_only_the_sources_and_operations_that_it_uses():
       '"schedule": {"name": "constant"}}, "evals": {"test": {}}})')
   assert 'vit_jax.data.sources.builtin' in found
   unused = {
-      'folders', 'masks', 'tables', 'table_files', 'table_source',
-      'hub', 'webdataset', 'tfds', 'tfds_folders', 'vtab',
+      'folders', 'tables', 'table_files', 'table_source',
+      'parquet', 'webdataset', 'offset_index', 'tfds', 'tfds_folders', 'vtab',
       'validation', 'randaugment', 'colour', 'mixing', 'mae', 'lejepa',
       'distill', 'fewshot', 'knn', 'roc', 'decoder', 'safetensors',
       'pytorch'}

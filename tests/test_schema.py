@@ -52,18 +52,6 @@ class Holder:
   positive: Positive
 
 
-@dataclasses.dataclass(frozen=True)
-class Adam:
-  name: Literal['adam']
-  beta: float = 0.9
-
-
-@dataclasses.dataclass(frozen=True)
-class Sgd:
-  name: Literal['sgd']
-  momentum: float = 0.9
-
-
 def parse(**section):
   return schema.parse(Record, {'rate': 1.0} | section, where='model')
 
@@ -132,31 +120,6 @@ def test_wrong_value_is_an_error_that_names_key_expected_and_found(
 def test_wrong_section_is_an_error_that_names_it(record, section, message):
   with pytest.raises(ValueError, match=message):
     schema.parse(record, section, where='model')
-
-
-CHOICES = {'adam': Adam, 'sgd': Sgd}
-
-
-def choose(section):
-  return schema.parse_choice(CHOICES, section, where='optimizer')
-
-
-def test_name_chooses_the_record():
-  assert choose({'name': 'adam', 'beta': 0.5}) == Adam('adam', 0.5)
-  assert choose({'name': FlagText('sgd')}) == Sgd('sgd')
-
-
-@pytest.mark.parametrize('section, words', [
-    ({}, 'optimizer needs the key name. Known: adam, sgd.'),
-    ({'name': 'adm'}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? "
-                      'Known: adam, sgd.'),
-    ({'name': 'sgd', 'beta': 0.5}, 'Unknown key optimizer.beta.'),
-    ('adam', 'optimizer must be a section with keys and a name (adam, sgd), '
-             "but is 'adam'."),
-])
-def test_wrong_choice_is_an_error(section, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    choose(section)
 
 
 def test_duration_converts_every_unit_to_the_nearest_step():

@@ -4,10 +4,9 @@ import json
 import struct
 
 from array_record.python import array_record_module
+import google_crc32c
 import tensorflow_datasets as tfds
 from tensorflow_datasets.proto import tf_example_pb2
-
-from vit_jax.data.sources import tfrecords
 
 
 def _serialise(values):
@@ -23,6 +22,16 @@ def _serialise(values):
   return example.SerializeToString()
 
 
+def framed(record):
+  """Returns a TFRecord: a length and bytes, each with its masked CRC-32C."""
+  def masked_crc(part):
+    crc = google_crc32c.value(part)
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) % 2**32
+
+  return b''.join(part + struct.pack('<I', masked_crc(part))
+                  for part in (struct.pack('<Q', len(record)), record))
+
+
 def _write_records(path, records, form):
   if form == 'array_record':
     writer = array_record_module.ArrayRecordWriter(str(path), 'group_size:1')
@@ -30,10 +39,7 @@ def _write_records(path, records, form):
       writer.write(record)
     writer.close()
   else:
-    path.write_bytes(b''.join(
-        part + struct.pack('<I', tfrecords.masked_crc(part))
-        for record in records
-        for part in (struct.pack('<Q', len(record)), record)))
+    path.write_bytes(b''.join(map(framed, records)))
 
 
 def write(root, name, version, features, splits, *, form='array_record'):

@@ -58,6 +58,14 @@ class Live:
     return sum(ref() is not None for ref in self._refs)
 
 
+def faked(experiment, **properties):
+  """Returns an experiment whose properties are replaced."""
+  import dataclasses
+  return type('Faked', (type(experiment),), properties)(**{
+      field.name: getattr(experiment, field.name)
+      for field in dataclasses.fields(experiment)})
+
+
 def fake_step(compiled):
   """Returns a replacement of a jitted step that is compiled already."""
   return mock.Mock(**{'lower.return_value.compile.return_value': compiled})

@@ -19,9 +19,11 @@ Names outside `__all__` may change between releases.
 
 from collections.abc import Mapping, Sequence
 import os
-from typing import Any, TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
+from etils import epy
+
+with epy.lazy_api_imports(globals()):  # They need Orbax, which takes seconds.
   from vit_jax.experiment.experiment import Experiment
   from vit_jax.inference.load import create
   from vit_jax.inference.load import load
@@ -87,11 +89,10 @@ def evaluate(
     ValueError: if there is no config, or no such evaluator.
   """
   from vit_jax import registry
-  from vit_jax.run import evaluate_checkpoint
   from vit_jax.run import evaluate_weights
   registry.allow_named([evaluators, overrides, source])
-  weights = evaluate_checkpoint.open_weights(path, which=which)
-  return evaluate_weights.evaluate(evaluate_checkpoint.config_for(
+  weights = evaluate_weights.open_weights(path, which=which)
+  return evaluate_weights.evaluate(evaluate_weights.config_for(
       weights, config, evaluators=evaluators, overrides=overrides,
       source=source), weights)['metrics']
 
@@ -118,20 +119,3 @@ def list_models(pattern: str = '*') -> list[str]:
       *download.bundled(), *(backbones() if backbones else ()),
       *variants.PUBLISHED)
           if fnmatch.fnmatch(name.lower(), pattern.lower())]
-
-
-def __getattr__(name: str) -> Any:
-  """Imports a public name when it is used: they need Orbax."""
-  modules = {'Estimate': 'inference.predictions', 'Model': 'inference.model',
-             'Experiment': 'experiment.experiment',
-             'Prediction': 'inference.predictions',
-             'create': 'inference.load', 'load': 'inference.load'}
-  if name not in modules:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  import importlib
-  return getattr(importlib.import_module(f'vit_jax.{modules[name]}'), name)
-
-
-def __dir__() -> list[str]:
-  """Includes names that are not yet imported."""
-  return sorted({*globals(), *__all__})

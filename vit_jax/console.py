@@ -1,6 +1,7 @@
 """Terminal output shared by all commands: tables, numbers, sizes, durations."""
 
 from collections.abc import Sequence
+import re
 import textwrap
 from typing import Any
 
@@ -64,8 +65,21 @@ def print_lines(text: str, *, in_logs: bool = False) -> None:
   """
   console = rich.console.Console()
   if console.is_terminal or in_logs:
-    text = escape.wrap(text, width=console.width)
+    text = wrap(text, width=console.width)
   console.print(_text(text), soft_wrap=True)
+
+
+def wrap(text: str, *, width: int) -> str:
+  """Wraps lines between words; continued lines are indented.
+
+  Indented lines are wrapped only if they begin with a key ('  model: ...'):
+  others may be commands to copy.
+  """
+  return '\n'.join(
+      line if re.match(r'  (?!\S[^:]*: )', line) else textwrap.fill(
+          line, width, break_long_words=False, break_on_hyphens=False,
+          subsequent_indent='    ' if line.startswith('  ') else '  ')
+      for line in text.split('\n'))
 
 
 def format_number(value: float, *, digits: int = 3) -> str:

@@ -1,12 +1,10 @@
 """Escapes text of unknown origin for terminals and spreadsheets.
 
 Names of files, classes and arrays can contain terminal commands, line breaks
-and formulas. `wrap` is here because errors are also printed where the
-libraries of `console` are missing.
+and formulas.
 """
 
 import re
-import textwrap
 from typing import Any
 
 # ASCII controls, controls of text direction, separators of lines, and bytes of
@@ -27,19 +25,6 @@ def line(text: str) -> str:
 def lines(text: str) -> str:
   """Returns text for a terminal, with its line breaks."""
   return '\n'.join(map(line, text.split('\n')))
-
-
-def wrap(text: str, *, width: int) -> str:
-  """Wraps lines between words; continued lines are indented.
-
-  Indented lines are wrapped only if they begin with a key ('  model: ...'):
-  others may be commands to copy.
-  """
-  return '\n'.join(
-      line if re.match(r'  (?!\S[^:]*: )', line) else textwrap.fill(
-          line, width, break_long_words=False, break_on_hyphens=False,
-          subsequent_indent='    ' if line.startswith('  ') else '  ')
-      for line in text.split('\n'))
 
 
 def csv_cell(value: Any) -> Any:

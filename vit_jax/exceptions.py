@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 import contextlib
+import errno
 
 
 @contextlib.contextmanager
@@ -29,9 +30,10 @@ def naming(what: str) -> contextlib.AbstractContextManager[None]:
   Errors of the file system or of memory are kept.
   """
   def rewrite(error: Exception) -> Exception | None:
-    # Arrow raises an OSError without a number for a damaged file.
-    if isinstance(error, MemoryError) or (
-        isinstance(error, OSError) and error.errno is not None):
+    # Arrow raises an OSError without a number for a damaged file, and a wrong
+    # offset in an archive is an invalid argument of `seek`.
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and (
+        error.errno not in (None, errno.EINVAL))):
       return None
     kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
     prefix = '' if what in str(error) else f'{what}: '

@@ -171,17 +171,14 @@ def errors(
     Errors per target: NaN without known labels or for NaN predictions, and r2
     also for constant labels.
   """
-  result: dict[str, list[float]] = {
-      'mean_absolute_error': [], 'root_mean_square_error': [], 'r2': []}
-  for prediction, label in zip(predictions.T, labels.T):
-    known = ~np.isnan(label)
-    label = label[known].astype(np.float64)
-    error = prediction[known].astype(np.float64) - label
-    with np.errstate(divide='ignore', invalid='ignore'):
-      count = np.float64(len(label))
-      squares = np.square(error).sum()
-      spread = np.square(label - label.sum() / count).sum()
-      result['mean_absolute_error'].append(np.abs(error).sum() / count)
-      result['root_mean_square_error'].append(np.sqrt(squares / count))
-      result['r2'].append(1 - squares / spread if spread else np.nan)
-  return {name: np.array(values) for name, values in result.items()}
+  known = ~np.isnan(labels)
+  count = known.sum(axis=0)
+  labels = np.where(known, labels, 0).astype(np.float64)
+  # NaN predictions of known labels stay NaN.
+  error = np.where(known, predictions.astype(np.float64) - labels, 0)
+  with np.errstate(divide='ignore', invalid='ignore'):
+    centred = np.where(known, labels - labels.sum(axis=0) / count, 0)
+    squares, spread = (np.square(x).sum(axis=0) for x in (error, centred))
+    return {'mean_absolute_error': np.abs(error).sum(axis=0) / count,
+            'root_mean_square_error': np.sqrt(squares / count),
+            'r2': np.where(spread > 0, 1 - squares / spread, np.nan)}

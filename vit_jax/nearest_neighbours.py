@@ -5,7 +5,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 import numpy as np
 
 # Rows of one matrix product: 32 MiB of cosines at a time.
@@ -15,8 +15,6 @@ QUERY_ROWS, BANK_ROWS = 1024, 8192
 def nearest(
     queries: Float[np.ndarray, 'queries width'],
     bank: Float[np.ndarray, 'bank width'], *, k: int,
-    query_groups: Int[np.ndarray, 'queries'] | None = None,
-    bank_groups: Int[np.ndarray, 'bank'] | None = None,
     after_block: Callable[[], None] = lambda: None,
 ) -> tuple[Float[np.ndarray, 'queries k'], Int[np.ndarray, 'queries k']]:
   """Returns cosines and bank rows of the k nearest, the nearest first.
@@ -27,24 +25,16 @@ def nearest(
     queries: features; they need not have unit length.
     bank: features to search, at least k rows.
     k: neighbours per query.
-    query_groups: with `bank_groups`, rows of the query's own group have a
-      cosine of -1, so that they are neighbours only if nothing else is left.
-    bank_groups: see `query_groups`.
     after_block: called after each block of the bank.
   """
-  if query_groups is None or bank_groups is None:
-    query_groups, bank_groups = (
-        np.full(len(rows), group) for group, rows in enumerate((queries, bank)))
-  blocks = [(jnp.asarray(unit(queries[i:i + QUERY_ROWS])),
-             jnp.asarray(query_groups[i:i + QUERY_ROWS]))
+  blocks = [jnp.asarray(unit(queries[i:i + QUERY_ROWS]))
             for i in range(0, len(queries), QUERY_ROWS)]
-  best = [(jnp.full((len(q), k), -jnp.inf), jnp.full((len(q), k), -1))
-          for q, _ in blocks]
+  best = [(jnp.full((len(block), k), -jnp.inf), jnp.full((len(block), k), -1))
+          for block in blocks]
   for start in range(0, len(bank), BANK_ROWS):
-    part = slice(start, start + BANK_ROWS)
-    rows, groups = jnp.asarray(unit(bank[part])), jnp.asarray(bank_groups[part])
-    best = [_merge(q, rows, own[:, None] == groups, start, *b, k=k)
-            for (q, own), b in zip(blocks, best)]
+    rows = jnp.asarray(unit(bank[start:start + BANK_ROWS]))
+    best = [_merge(block, rows, start, *found, k=k)
+            for block, found in zip(blocks, best)]
     # Otherwise the host runs ahead and moves the whole bank to the device.
     jax.block_until_ready(best)
     after_block()
@@ -73,13 +63,12 @@ def unit(
 @functools.partial(jax.jit, static_argnames='k')
 def _merge(
     queries: Float[Array, 'queries width'], bank: Float[Array, 'bank width'],
-    same_group: Bool[Array, 'queries bank'], start: int | Int[Array, ''],
+    start: int | Int[Array, ''],
     best: Float[Array, 'queries k'], best_rows: Int[Array, 'queries k'], *,
     k: int,
 ) -> tuple[Float[Array, 'queries k'], Int[Array, 'queries k']]:
   # In full float32: a TPU's default of bfloat16 would reorder neighbours.
   cosines = jnp.matmul(queries, bank.T, precision='highest')
-  cosines = jnp.where(same_group, -1.0, cosines)
   cosines = jnp.concatenate([best, cosines], axis=1)
   rows = jnp.broadcast_to(
       start + jnp.arange(len(bank)), (len(queries), len(bank)))

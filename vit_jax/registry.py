@@ -41,54 +41,108 @@ MODELS: Mapping[str, str] = {
     'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
 }
 
-# Finds the model that the arrays of a file belong to.
-FOREIGN = 'vit_jax.extras.zoo.foreign:load'
+# Overrides of a resize and a crop in the terms of timm.
+PREPROCESSING_TERMS = 'vit_jax.extras.zoo.configs.resize_and_crop'
+
+# Opens the weights of other codebases, and checks that a file is complete.
+FOREIGN = 'vit_jax.extras.zoo.foreign'
 
 # Replaces the head of a module by the decoder of its config.
 DECODER = 'vit_jax.extras.segmentation.decoder:attach'
+# Reads the masks of images, for the objective and evaluators of masks.
+MASKS = 'vit_jax.extras.segmentation.mask_reader'
 # Classes of pixels: their shares, arrays and files.
 SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 
+# Opens folders of images and masks (`data.target=masks`), and finds the mask of
+# an image.
+MASK_FOLDERS = 'vit_jax.extras.segmentation.masks'
+
+# Adapters of kernels, and the weights of a run with those of its base.
+LORA = 'vit_jax.extras.lora.adapters'
+LORA_BASE = 'vit_jax.extras.lora.merged:merged'
+
+# Downloads weights of hf://.
+HUB_WEIGHTS = 'vit_jax.extras.hub.weights:fetch'
+
 # Resizes the patch embedding of a model (FlexiViT).
 PATCH = 'vit_jax.extras.zoo.patch_size:resize'
+# Attention kernels for TPUs.
+SPLASH = 'vit_jax.extras.tpu_kernels.splash'
+# Interpolation of positions in other codebases, and of patch filters.
+INTERPOLATE = 'vit_jax.extras.zoo.interpolation:interpolate'
+FILTERS = 'vit_jax.extras.zoo.interpolation:resize_filters'
 # Makes text embeddings the head of the image tower of CLIP or SigLIP.
 TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
 
 # Published backbones, whose names are variants with an underscore.
 BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 
+# Translates sections `model` of earlier versions.
+EARLIER = 'vit_jax.extras.zoo.earlier'
 # Says why a name of an earlier version is refused.
 ENDED = 'vit_jax.extras.zoo.removed:sentence'
 
-# Finds the thresholds of classes that evaluations during training have chosen.
-THRESHOLDS = 'vit_jax.extras.diagnostics.measured_thresholds:of_run'
+# Thresholds of the classes of a run, and flags of `evaluate` that store them.
+THRESHOLDS = 'vit_jax.extras.diagnostics.thresholds'
 
 # Returns the model card of a finished run; card and upload of `convert`.
 CARD = 'vit_jax.extras.cards.model_card:of_run'
 PUBLISH = 'vit_jax.extras.cards.publish'
 
-# Writes metrics to Weights & Biases.
-WANDB = 'vit_jax.extras.tracking.weights_and_biases'
+# Other places that get the metrics of a run.
+TENSORBOARD = 'vit_jax.extras.tracking.tensorboard:TensorBoard'
+WANDB = 'vit_jax.extras.tracking.weights_and_biases:Run'
 
 # Compares the examples of a run with those of its checkpoint.
 CHANGES = 'vit_jax.extras.changes.data_changes'
 
+# Counts the operations of a model and its training for one image.
+FLOPS = 'vit_jax.extras.plan.model_flops:per_image'
+
 # Describes the keys of configs for --help and misspelt flags.
 KEYS = 'vit_jax.extras.keys.reference'
+
+# Finds the peak figures and cores of a device kind.
+HARDWARE = 'vit_jax.extras.plan.hardware:find'
 
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 
+# Traces steps of a run.
+PROFILER = 'vit_jax.extras.plan.profiler:Profiler'
+
+# Draws the metrics of runs.
+CURVES = 'vit_jax.extras.figures.training_curves:draw'
+# Sections of a config that leaves declare: their records.
+SECTIONS: Mapping[str, str] = {
+    'card': 'vit_jax.extras.cards.config:CardConfig',
+}
+
 # `objective.name`: config records.
 OBJECTIVES: Mapping[str, str] = {
     'supervised': 'vit_jax.objectives.supervised:SupervisedConfig',
-    'distill': 'vit_jax.objectives.distill:DistillConfig',
+    'distill': 'vit_jax.extras.distill.distill:DistillConfig',
     'masked_patch': 'vit_jax.objectives.masked_patch:MaskedPatchConfig',
     'mae': 'vit_jax.objectives.mae:MaeConfig',
-    'lejepa': 'vit_jax.objectives.lejepa:LejepaConfig',
+    'lejepa': 'vit_jax.extras.lejepa.lejepa:LejepaConfig',
     'segmentation': 'vit_jax.extras.segmentation.objective:SegmentationConfig',
     'flexivit': 'vit_jax.extras.zoo.flexivit:FlexivitConfig',
 }
+
+# `optimizer.name`: config records.
+OPTIMIZERS: Mapping[str, str] = {
+    'adam': 'vit_jax.optim.config:AdamConfig',
+    'sgd': 'vit_jax.optim.config:SgdConfig',
+    'muon': 'vit_jax.extras.optimizers.muon:MuonConfig',
+    'adafactor': 'vit_jax.extras.optimizers.adafactor:AdafactorConfig',
+    'schedule_free':
+        'vit_jax.extras.optimizers.schedule_free:ScheduleFreeConfig',
+    'optax.NAME': 'vit_jax.extras.optimizers.of_optax:OptaxConfig',
+}
+
+# `optimizer.layer_decay` and `frozen_layers`: multipliers of learning rates.
+LAYER_DECAY = 'vit_jax.extras.optimizers.layer_decay:multipliers'
 
 # `evals.NAME.name`: config records.
 EVALUATORS: Mapping[str, str] = {
@@ -111,22 +165,16 @@ EVALUATORS: Mapping[str, str] = {
 }
 
 # `evaluate --evaluators`: sections for known datasets.
-EVALUATORS_OF_DATASETS: Mapping[str, Mapping[str, str]] = {
-    'imagenet_v2': {'name': 'shift', 'source': 'imagenet_v2/matched-frequency'},
-    **{source: {'name': 'shift', 'source': source}
-       for source in ('imagenet_a', 'imagenet_r', 'imagenet_sketch')},
-    'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
-                  'mappings': './objectnet-1.0/mappings'},
-}
+EVALUATED_DATASETS = 'vit_jax.extras.diagnostics.shift:SECTIONS'
 
-# `evals.NAME.real_labels`: returns a dataset with the labels of a file.
-REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:with_real_labels'
+# `evals.NAME.real_labels`: the evaluation with the labels of a file.
+REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:evaluate'
 
 # `op` in `data.train_ops` and `data.eval_ops`: records of operations.
 OPERATIONS: Mapping[str, str] = {
     'central_crop': 'vit_jax.data.images.ops:CentralCrop',
     'flip': 'vit_jax.data.images.ops:Flip',
-    'inception_crop': 'vit_jax.data.images.ops:InceptionCrop',
+    'inception_crop': 'vit_jax.data.images.inception_crop:InceptionCrop',
     'pad_crop': 'vit_jax.data.images.ops:PadCrop',
     'resize': 'vit_jax.data.images.ops:Resize',
     'blur': 'vit_jax.extras.augment.colour:Blur',
@@ -150,7 +198,7 @@ MIXTURE = 'vit_jax.extras.mixture.mixture'
 SAMPLER = 'vit_jax.extras.mixture.class_sampler:build'
 
 # `data.exclude`: leaves out the examples that a list names.
-EXCLUDE = 'vit_jax.extras.curation.exclude:exclude'
+EXCLUDE = 'vit_jax.extras.curation.exclude:from_dataset'
 
 # Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
 IMAGE_DECODER = 'vit_jax.extras.multichannel.decode:decode'
@@ -162,7 +210,7 @@ MEASURE = 'vit_jax.extras.multichannel.measure:measure'
 # its start up to a slash. Other names are paths or `TFDS`.
 SOURCES: Mapping[str, str] = {
     'digits': 'vit_jax.data.sources.builtin:digits',
-    'shapes': 'vit_jax.data.sources.builtin:shapes',
+    'shapes': 'vit_jax.extras.shapes.drawing:open_source',
     'vtab/': 'vit_jax.extras.sweep.vtab:open_source',
 }
 TFDS = 'vit_jax.data.sources.tfds:open_source'
@@ -170,28 +218,30 @@ TFDS = 'vit_jax.data.sources.tfds:open_source'
 # Suggests settings for data beside the conventions, and questions others.
 SUGGESTIONS = 'vit_jax.extras.suggest.suggest'
 
-# Sizes of sources without their files: functions of the name.
-PLANNED: Mapping[str, str] = {
+# Opens a dataset by its sizes, without its files.
+PLANNED = 'vit_jax.extras.plan.sizes:open_planned'
+
+# Sizes of sources that are not known datasets: functions of the name.
+SIZES: Mapping[str, str] = {
     'vtab/': 'vit_jax.extras.sweep.vtab:planned',
 }
 
 # Paths in `data.source`, by what they hold.
 FILES: Mapping[str, str] = {
-    'hub': 'vit_jax.extras.hub.source:open_hub',
+    'hub': 'vit_jax.extras.shards.parquet:open_hub',
     'folder': 'vit_jax.data.sources.folders:open_folder',
     'table': 'vit_jax.data.sources.tables:open_table',
     'images': 'vit_jax.data.sources.folders:open_images',
-    'Parquet files': 'vit_jax.extras.hub.source:open_parquet',
-    'tar files': 'vit_jax.data.sources.webdataset:open_tars',
+    'Parquet files': 'vit_jax.extras.shards.parquet:open_parquet',
+    'tar files': 'vit_jax.extras.shards.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
 }
 
-# Files of weights that are read, the safest format first.
-WEIGHT_FILES: Mapping[str, str] = {
-    'safetensors': 'vit_jax.extras.zoo.safetensors',
-    'npz': 'vit_jax.weights.formats.npz',
-    'pytorch': 'vit_jax.extras.zoo.pytorch',
-}
+# Groups of the examples of a split that `data prepare` wrote.
+GROUPS = 'vit_jax.extras.curation.group_files:read'
+
+# Records of TFDS's TFRecord files by index.
+TFRECORDS = 'vit_jax.extras.shards.tfrecords:open_records'
 
 # `convert --format`: functions that write.
 WEIGHT_FORMATS: Mapping[str, str] = {
@@ -203,10 +253,6 @@ WEIGHT_FORMATS: Mapping[str, str] = {
 
 class DeletedError(ValueError):
   """A leaf is needed that was deleted from this copy."""
-
-
-class NotNamedError(ValueError):
-  """Only a checkpoint names a module, which is not imported."""
 
 
 _NAME = r'[A-Za-z_][\w.]*:[A-Za-z_]\w*'
@@ -235,10 +281,14 @@ def is_target(name: Any) -> bool:
 
 def nearest(name: Any, known: Sequence[str]) -> str:
   """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
-  if name in known:
-    return ''
   close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
   return f' Did you mean {close[0]!r}?' if close else ''
+
+
+def nearest_file(path: str | os.PathLike) -> str:
+  """Returns the same for the closest name in the folder of a missing file."""
+  folder, name = os.path.split(os.path.abspath(path))
+  return nearest(name, os.listdir(folder)) if os.path.isdir(folder) else ''
 
 
 def ended(name: Any) -> str:
@@ -317,7 +367,7 @@ def optional(target: str) -> Any:
 def _import_of_user(module: str, target: str) -> Any:
   """Imports a module of the user."""
   if module not in _allowed:
-    raise NotNamedError(
+    raise ValueError(
         f'{target}: a checkpoint or saved config names the module {module}, '
         'and importing it would run its code. If you trust it, add '
         f"--import={module} (in Python: imports=['{module}'] of vit_jax.load, "

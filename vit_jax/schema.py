@@ -159,20 +159,12 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
     raise ValueError(f'{where}: {error}') from error
 
 
-def parse_choice(
-    choices: Mapping[str, type], section: Any, *, where: str,
-) -> Any:
-  """Parses a section whose `name` selects a record of `choices`."""
+def check_section(section: Any, *, where: str) -> Mapping[str, Any]:
+  """Returns the section, or raises a ValueError if it is no mapping."""
   if not isinstance(section, Mapping):
     raise ValueError(
-        f'{where} must be a section with keys and a name '
-        f'({", ".join(choices)}), but is {section!r}.')
-  name = section.get('name')
-  if name is None:
-    raise ValueError(
-        f'{where} needs the key name. Known: {", ".join(choices)}.')
-  check_name(name, list(choices), what=f'{where}.name')
-  return parse(choices[name], section, where=where)
+        f'{where} must be a section with keys, but is {section!r}.')
+  return section
 
 
 def to_plain(value: Any) -> Any:
@@ -211,7 +203,7 @@ def convert(value: Any, hint: Any, *, where: str) -> Any:
     return parse(typing.cast(type, hint), value, where=where)
   if origin is tuple:
     return _convert_tuple(value, args, where=where)
-  if origin in (dict, Mapping):
+  if hint is dict or origin in (dict, Mapping):
     return _convert_mapping(value, args, where=where)
   return _convert_scalar(value, hint, where=where)
 
@@ -248,11 +240,8 @@ def _convert_tuple(value: Any, args: Sequence[Any], *, where: str) -> tuple:
 
 
 def _convert_mapping(value: Any, args: Sequence[Any], *, where: str) -> dict:
-  if not isinstance(value, Mapping):
-    raise ValueError(
-        f'{where} must be a section with keys, but is {value!r}.')
   return {str(k): convert(v, args[1] if args else Any, where=f'{where}.{k}')
-          for k, v in value.items()}
+          for k, v in check_section(value, where=where).items()}
 
 
 def _convert_scalar(value: Any, hint: Any, *, where: str) -> Any:

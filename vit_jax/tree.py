@@ -63,6 +63,7 @@ def map_with_name(function: Callable[..., T], tree: Any, *rest: Any) -> Any:
 
 def map_rules(
     tree: Any, rules: Sequence[tuple[str, T]], *, default: T, where: str,
+    optional: Sequence[str] = (),
 ) -> Any:
   """Returns a tree with the value of the first matching rule of each leaf.
 
@@ -71,9 +72,10 @@ def map_rules(
     rules: (regular expression, value) pairs; expressions match whole paths.
     default: value of leaves without a match.
     where: config key of the rules, for error messages.
+    optional: expressions that may match nothing, such as those of defaults.
 
   Raises:
-    ValueError: if a rule is not the first match of any parameter.
+    ValueError: if another rule is not the first match of any parameter.
   """
   compiled = []
   for pattern, _ in rules:
@@ -88,7 +90,7 @@ def map_rules(
                              if p.fullmatch(name)), None)
                  for name in flatten(tree)}
   for i, (pattern, _) in enumerate(rules):
-    if i not in first_match.values():
+    if i not in first_match.values() and pattern not in optional:
       shadowed = any(map(compiled[i].fullmatch, first_match))
       raise ValueError(
           f'{where}: the rule {pattern!r} '

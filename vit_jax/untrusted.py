@@ -3,32 +3,10 @@
 import io
 import json
 import math
-import pathlib
 from typing import Any
 
 from etils import epath
 import numpy as np
-
-
-def exists(path: pathlib.Path) -> bool:
-  """Whether there is a file or folder.
-
-  `Path.exists` is also False for a link to nothing and, since Python 3.14, if
-  the file system cannot tell: a file of settings would be ignored silently.
-
-  Raises:
-    FileNotFoundError: for a link to nothing.
-    OSError: if the file system cannot tell.
-  """
-  try:
-    path.stat()
-  except (FileNotFoundError, NotADirectoryError) as error:
-    if not path.is_symlink():
-      return False
-    raise FileNotFoundError(
-        f'{path} is a link to {path.readlink()}, which does not exist. Copy '
-        'the file that it stands for, or remove the link.') from error
-  return True
 
 
 def read_text(path: epath.PathLike, *, errors: str = 'strict') -> str:
@@ -70,7 +48,7 @@ def parse_json(text: str) -> Any:
     raise ValueError('it is nested too deeply') from error
 
 
-def read_npy_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
   """Returns shape, order and type of a .npy file; see `parse_npy`."""
   return _NPY_HEADERS[np.lib.format.read_magic(file)](file)
 

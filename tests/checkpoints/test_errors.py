@@ -32,11 +32,12 @@ def fail(error, folder='/proc', **options):
 
 def test_a_full_disk_reports_message_path_sizes_and_last_checkpoint():
   with pytest.raises(errors.StorageError) as caught:
-    fail(FULL, resume=lambda: 'Step 2 is complete.')
+    fail(FULL)
   assert str(caught.value) == (
       'Cannot write the checkpoint of step 3 to /proc: No space left on device.'
       ' Check free space (0 Bytes free), inodes, quota and '
-      'permissions, or use another --workdir. Step 2 is complete.')
+      'permissions, or use another --workdir. Then the same command resumes '
+      'from the last checkpoint.')
   assert caught.value.__cause__ is FULL
 
 
@@ -59,12 +60,10 @@ def test_a_failed_save_reports_the_original_message(error, message):
 
 def test_bucket_errors_contain_the_response_and_advice():
   with pytest.raises(errors.StorageError) as caught:
-    fail(OSError('Forbidden: 403'), folder='gs://b/run',
-         resume=lambda: 'Step 2 is complete.')
+    fail(OSError('Forbidden: 403'), folder='gs://b/run')
   assert str(caught.value).startswith(
       'Cannot write the checkpoint of step 3 to gs://b/run: Forbidden: 403')
   assert 'gcloud auth' in str(caught.value)
-  assert str(caught.value).endswith(' --workdir. Step 2 is complete.')
 
 
 def test_other_errors_pass_unchanged():

@@ -205,36 +205,24 @@ def pets(evaluate, tmp_path):
   return evaluate_on
 
 
+@pytest.mark.parametrize(('folder', 'weights', 'words'), [
+    ('acd', 'model', 'acd test): ant, cat, dog; only here: ant'),
+    ('cd', 'nameless', 'nameless/checkpoints/latest/0): 3 without names')])
 def test_other_classes_are_an_error_that_names_both_sides(
-    one_device, pets, capsys):
-  assert pets('acd')[0] == 2
-  error = ' '.join(capsys.readouterr().err.split())
-  assert 'cat, dog, emu' in error
-  assert 'acd test): ant, cat, dog; only here: ant' in error
+    one_device, pets, capsys, folder, weights, words):
+  assert pets(folder, weights=weights)[0] == 2
+  assert words in ' '.join(capsys.readouterr().err.split())
 
 
-def test_data_with_some_of_the_classes_are_evaluated(one_device, pets):
-  status, figures = pets('cd', '--evaluators=test')
-  assert status == 0
-  assert figures['metrics']['test/accuracy'] == pytest.approx(3 / 5)
-
-
-@pytest.mark.parametrize(('folder', 'share'), [('cde', 3 / 7), ('cd', 3 / 5)])
-def test_the_order_of_the_classes_of_the_data_does_not_matter(
-    one_device, pets, folder, share):
+@pytest.mark.parametrize(('folder', 'weights', 'share'), [
+    ('cd', 'model', 3 / 5), ('cde', 'reordered', 3 / 7),
+    ('cd', 'reordered', 3 / 5), ('acd', 'nameless', 2 / 7)])
+def test_classes_are_matched_by_name_or_with_a_note_by_index(
+    one_device, pets, capsys, folder, weights, share):
   status, figures = pets(
-      folder, '--evaluators=test,knn',
-      '--config.evals.knn.k=3', weights='reordered')
+      folder, '--evaluators=test,knn', '--config.evals.knn.k=3',
+      weights=weights)
   assert status == 0
   assert figures['metrics']['test/accuracy'] == pytest.approx(share)
-
-
-def test_weights_without_names_are_matched_by_index_with_one_line(
-    one_device, pets, capsys):
-  status, figures = pets('acd', weights='nameless')
-  assert status == 0
-  assert figures['metrics']['test/accuracy'] == pytest.approx(2 / 7)
-  assert capsys.readouterr().out.count('has no class names') == 1
-  assert pets('cd', weights='nameless')[0] == 2
-  assert 'nameless/checkpoints/latest/0): 3 without names' in ' '.join(
-      capsys.readouterr().err.split())
+  assert capsys.readouterr().out.count('has no class names') == (
+      weights == 'nameless')

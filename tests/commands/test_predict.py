@@ -194,7 +194,7 @@ def test_hostile_names_are_shown_and_written_as_text(
 
 
 @pytest.mark.parametrize(('command', 'arguments', 'message'), [
-    ('predict', ['{photos}/a.png', '{photos}/*.gif'], 'no file matches'),
+    ('predict', ['{photos}/a.png', '{photos}/*.gif'], 'no image found'),
     ('predict', ['{photos}/a.png', '--output=p.txt'],
      'must end with .csv or .jsonl'),
     ('features', ['{photos}/a.png', '--output={photos}/a.npy'],

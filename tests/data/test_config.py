@@ -13,7 +13,7 @@ from vit_jax import data
     ({'value_range': [5, 5]}, 'value_range must be a lower and a higher'),
     ({'mean': [0.1, 0.2]}, 'each of the 3 channels'),
     ({'mean': 'measured'}, "mean and std must both be 'measured'"),
-    ({'std': 0.0}, 'std must be positive'),
+    ({'std': 0.0}, 'std must be above 0'),
     ({'prefetch': 0}, 'prefetch must be at least 1'),
     ({'mixup': -1.0}, 'mixup must be at least 0'),
     ({'resolution': 0}, 'size must be positive'),

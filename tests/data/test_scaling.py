@@ -54,7 +54,8 @@ def test_batches_hold_standardised_targets_and_nan_where_missing():
      '0): its label [inf, inf] is not finite'),
     ({}, np.ones((20, 3)), 'shape (3,), but there are 2 targets: light, dark'),
     ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, '(1.0,) and (1.0'),
-    ({'target_mean': [1], 'target_std': [0]}, LABELS, 'target_std positive'),
+    ({'target_mean': [1], 'target_std': [0]}, LABELS, 'must be above 0'),
+    ({'target_mean': [1], 'target_std': [1]}, LABELS, 'but there are 2 targe'),
     ({'cutmix': 1.0}, LABELS, 'data.cutmix blends labels by area'),
 ])
 def test_invalid_targets_are_errors(section, labels, message):

@@ -67,9 +67,9 @@ def test_collapsed_features_are_reported(toy, capsys, collapsed):
 
 
 def test_ties_go_to_the_lowest_class():
-  labels = np.array([[2, 1]])
-  assert knn.predict(np.ones((1, 2), np.float32), labels, temperature=0.07,
-                     num_classes=CLASSES).tolist() == [1]
+  rows = np.ones((2, WIDTH), np.float32)
+  assert knn.predict(rows[:1], rows, np.array([2, 1]), k=2,
+                     temperature=0.07).tolist() == [1]
 
 
 @pytest.mark.parametrize(('k', 'classes', 'words'), [

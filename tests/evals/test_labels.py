@@ -83,6 +83,7 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
     ({'name': 'fewshot', 'shots': [5, 5]}, 'shots must be different numbers'),
     ({'name': 'fewshot', 'shots': [-1]}, 'shots must be different numbers'),
     ({'name': 'fewshot', 'penalty': 0.0}, 'must be above 0'),
+    ({'name': 'fewshot', 'classifiers': []}, 'classifiers is empty'),
     ({'name': 'knn', 'k': 0}, 'k must be at least 1'),
 ])
 def test_wrong_settings_are_errors(section, words):

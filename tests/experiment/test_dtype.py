@@ -14,7 +14,6 @@ from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.weights import overrides
 
 
 def completed_dtype(platform, **model):
@@ -56,8 +55,3 @@ def test_a_run_keeps_its_dtype(dtype, kept, tmp_path):
       config_lib.resolve(toy.config(model={'dtype': dtype})),
       earlier=workdir_lib.read(path))
   assert experiment.config.model.dtype == experiment.model.config.dtype == kept
-
-
-def test_inference_needs_a_definite_dtype():
-  with pytest.raises(ValueError, match='dtype'):
-    overrides.parse({'dtype': 'auto'})

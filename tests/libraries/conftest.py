@@ -1,5 +1,6 @@
 """Helpers for comparisons with other libraries; each imports torch itself."""
 
+import json
 import types
 
 import numpy as np
@@ -37,6 +38,22 @@ def _arrays(module):
   return {n: t.numpy() for n, t in module.state_dict().items()}
 
 
+def _write(folder, arrays, name, arguments, **config):
+  """Writes a folder as timm does."""
+  from vit_jax.extras.zoo import safetensors
+  folder.mkdir(exist_ok=True)
+  safetensors.write(folder / 'model.safetensors', arrays)
+  (folder / 'config.json').write_text(json.dumps(
+      {'architecture': name, 'model_args': arguments, **config}))
+
+
+def _rebuilt(ours, folder):
+  """Returns the model that timm builds strictly from our saved folder."""
+  import timm
+  ours.save(folder, form='timm')
+  return timm.create_model(f'local-dir:{folder}', pretrained=True)
+
+
 def _assert_close(found, expected, tolerance=1e-5):
   """Compares with the standard deviation of what is expected."""
   found, expected = np.asarray(found), np.asarray(expected)
@@ -48,4 +65,5 @@ def _assert_close(found, expected, tolerance=1e-5):
 def torch_models():
   return types.SimpleNamespace(
       images=_images, outputs=_outputs, logits=_logits, perturbed=_perturbed,
-      arrays=_arrays, assert_close=_assert_close)
+      arrays=_arrays, write=_write, rebuilt=_rebuilt,
+      assert_close=_assert_close)

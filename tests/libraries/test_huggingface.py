@@ -6,8 +6,8 @@ import pytest
 
 from tests import random_models
 import vit_jax
-from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.extras.zoo.configs import huggingface
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.inference import images as images_lib
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
@@ -16,21 +16,6 @@ transformers = pytest.importorskip(
 
 TINY = {'hidden_size': 24, 'num_hidden_layers': 2, 'num_attention_heads': 2,
         'intermediate_size': 48, 'image_size': 32, 'patch_size': 8}
-
-
-@pytest.mark.parametrize('settings', [
-    {}, {'hidden_act': 'gelu_new'}, {'hidden_act': 'gelu_pytorch_tanh'},
-    {'qkv_bias': False}, {'layer_norm_eps': 1e-3}, {'image_size': (16, 40)}],
-    ids=lambda settings: ','.join(settings) or 'plain')
-def test_a_classifier(settings, torch_models, tmp_path):
-  kind = transformers.ViTForImageClassification
-  theirs = torch_models.perturbed(kind(transformers.ViTConfig(
-      **{**TINY, **settings}, num_labels=5)))
-  images = torch_models.images(*settings.get('image_size', (32, 32)))
-  expected = torch_models.logits(theirs, images)
-  theirs.save_pretrained(tmp_path / 'x')
-  ours = vit_jax.load(tmp_path / 'x', log=None)
-  torch_models.assert_close(ours(images)['logits'], expected)
 
 
 def test_a_folder_of_timm_is_opened(torch_models, tmp_path):
@@ -62,68 +47,60 @@ def test_a_model_without_a_head_has_the_same_pooler_and_tokens(
 TEXT = {'hidden_size': 16, 'intermediate_size': 16, 'num_hidden_layers': 1,
         'num_attention_heads': 2, 'vocab_size': 20, 'bos_token_id': 1,
         'eos_token_id': 2, 'max_position_embeddings': 8}
+CLASSES = {**TINY, 'num_labels': 5}
+TOWERS = {'vision_config': TINY, 'text_config': TEXT}
 DINOV2 = {name: TINY[name] for name in TINY if name != 'intermediate_size'}
-REGISTERS = {**DINOV2, 'num_register_tokens': 3}
 GATED = {'use_gated_mlp': True, 'hidden_act': 'silu', 'query_bias': False,
          'value_bias': False}
 
-
-def two_towers(kind, **settings):
-  return kind, {'vision_config': TINY, 'text_config': TEXT, **settings}
-
-
-# Name of the class, and its config.
+# The config by the name of the class.
 FAMILIES = {
-    'BeitForImageClassification': ('BeitConfig', {
-        **TINY, 'use_relative_position_bias': True, 'num_labels': 5}),
-    'BeitModel, class token': ('BeitConfig', {
+    'ViTForImageClassification': CLASSES,
+    **{f'ViTForImageClassification, {name}': {**CLASSES, name: value}
+       for name, value in (
+           ('hidden_act', 'gelu_new'), ('qkv_bias', False),
+           ('layer_norm_eps', 1e-3), ('image_size', (16, 40)))},
+    'ViTForImageClassification, tanh': {
+        **CLASSES, 'hidden_act': 'gelu_pytorch_tanh'},
+    'BeitForImageClassification': {
+        **CLASSES, 'use_relative_position_bias': True},
+    'BeitModel, class token': {
         **TINY, 'use_shared_relative_position_bias': True,
-        'use_mean_pooling': False, 'layer_scale_init_value': 0.0}),
-    'Data2VecVisionForImageClassification': ('Data2VecVisionConfig', {
-        **TINY, 'use_relative_position_bias': True, 'num_labels': 5}),
-    'DeiTForImageClassificationWithTeacher': (
-        'DeiTConfig', {**TINY, 'num_labels': 5}),
-    'Dinov2Model': ('Dinov2Config', DINOV2),
-    'Dinov2Model, SwiGLU': (
-        'Dinov2Config', {**DINOV2, 'use_swiglu_ffn': True}),
-    'Dinov2Model, no qkv bias': (
-        'Dinov2Config', {**DINOV2, 'qkv_bias': False}),
-    'Dinov2ForImageClassification': (
-        'Dinov2Config', {**DINOV2, 'num_labels': 5}),
-    'Dinov2WithRegistersModel': ('Dinov2WithRegistersConfig', REGISTERS),
-    'Dinov2WithRegistersForImageClassification': (
-        'Dinov2WithRegistersConfig', {**REGISTERS, 'num_labels': 5}),
-    'DINOv3ViTModel': (
-        'DINOv3ViTConfig', {**TINY, 'num_register_tokens': 4}),
-    'DINOv3ViTModel, plus': (
-        'DINOv3ViTConfig', {**TINY, **GATED, 'num_register_tokens': 4}),
-    'CLIPModel': two_towers('CLIPConfig', projection_dim=12),
-    'CLIPVisionModel': (
-        'CLIPVisionConfig', {**TINY, 'hidden_act': 'gelu'}),
-    'CLIPVisionModelWithProjection': (
-        'CLIPVisionConfig', {**TINY, 'projection_dim': 12}),
-    'CLIPForImageClassification': two_towers('CLIPConfig', num_labels=5),
-    'Tipsv2VisionModel': ('Tipsv2VisionConfig', DINOV2),
-    'Tipsv2VisionModel, So400m': ('Tipsv2VisionConfig', {
-        **DINOV2, 'mlp_ratio': 43 / 24}),
-    'Tipsv2VisionModel, SwiGLU': (
-        'Tipsv2VisionConfig', {**DINOV2, 'use_swiglu_ffn': True}),
-    'Tipsv2Model': ('Tipsv2Config', {'vision_config': DINOV2, 'text_config': {
-        **TEXT, 'hidden_size': 24}}),
-    'Aimv2VisionModel': ('Aimv2VisionConfig', {**TINY, 'use_head': False}),
-    'IJepaModel': ('IJepaConfig', TINY),
-    'IJepaForImageClassification': ('IJepaConfig', {**TINY, 'num_labels': 5}),
-    'PixioModel': ('PixioConfig', DINOV2),
-    'ViTMSNModel': ('ViTMSNConfig', TINY),
-    'ViTMSNForImageClassification': (
-        'ViTMSNConfig', {**TINY, 'num_labels': 5}),
-    'MetaClip2Model': two_towers('MetaClip2Config', projection_dim=12),
-    'MetaClip2VisionModel': ('MetaClip2VisionConfig', TINY),
-    'MetaClip2ForImageClassification': two_towers(
-        'MetaClip2Config', num_labels=5),
-    'SiglipModel': two_towers('SiglipConfig'),
-    'SiglipVisionModel': ('SiglipVisionConfig', TINY),
-    'SiglipForImageClassification': two_towers('SiglipConfig', num_labels=5)}
+        'use_mean_pooling': False, 'layer_scale_init_value': 0.0},
+    'Data2VecVisionForImageClassification': {
+        **CLASSES, 'use_relative_position_bias': True},
+    'DeiTForImageClassificationWithTeacher': CLASSES,
+    'Dinov2Model': DINOV2,
+    'Dinov2Model, SwiGLU': {**DINOV2, 'use_swiglu_ffn': True},
+    'Dinov2Model, no qkv bias': {**DINOV2, 'qkv_bias': False},
+    'Dinov2ForImageClassification': {**DINOV2, 'num_labels': 5},
+    'Dinov2WithRegistersModel': {**DINOV2, 'num_register_tokens': 3},
+    'Dinov2WithRegistersForImageClassification': {
+        **DINOV2, 'num_register_tokens': 3, 'num_labels': 5},
+    'DINOv3ViTModel': {**TINY, 'num_register_tokens': 4},
+    'DINOv3ViTModel, plus': {**TINY, **GATED, 'num_register_tokens': 4},
+    'CLIPModel': {**TOWERS, 'projection_dim': 12},
+    'CLIPVisionModel': {**TINY, 'hidden_act': 'gelu'},
+    'CLIPVisionModelWithProjection': {**TINY, 'projection_dim': 12},
+    'CLIPForImageClassification': {**TOWERS, 'num_labels': 5},
+    'Tipsv2VisionModel': DINOV2,
+    'Tipsv2VisionModel, So400m': {**DINOV2, 'mlp_ratio': 43 / 24},
+    'Tipsv2VisionModel, SwiGLU': {**DINOV2, 'use_swiglu_ffn': True},
+    'Tipsv2Model': {
+        'vision_config': DINOV2, 'text_config': {**TEXT, 'hidden_size': 24}},
+    'Aimv2VisionModel': {**TINY, 'use_head': False},
+    'IJepaModel': TINY, 'IJepaForImageClassification': CLASSES,
+    'PixioModel': DINOV2,
+    'ViTMSNModel': TINY, 'ViTMSNForImageClassification': CLASSES,
+    'MetaClip2Model': {**TOWERS, 'projection_dim': 12},
+    'MetaClip2VisionModel': TINY,
+    'MetaClip2ForImageClassification': {**TOWERS, 'num_labels': 5},
+    'SiglipModel': TOWERS, 'SiglipVisionModel': TINY,
+    'SiglipForImageClassification': {**TOWERS, 'num_labels': 5}}
+OTHER_SIZES = (
+    'ViTMSNForImageClassification', 'IJepaForImageClassification',
+    'MetaClip2Model', 'Tipsv2VisionModel', 'Dinov2Model', 'PixioModel',
+    'Dinov2WithRegistersModel')
 
 
 def outputs(module, images, **options):
@@ -138,39 +115,23 @@ def outputs(module, images, **options):
               if name in found)
 
 
-@pytest.mark.parametrize('name', FAMILIES)
-def test_a_family_computes_the_same(name, torch_models, tmp_path):
+@pytest.mark.parametrize(('name', 'size'), [
+    *((name, settings.get('image_size', 32))
+      for name, settings in FAMILIES.items()),
+    *((name, (40, 24)) for name in OTHER_SIZES)])
+def test_a_family_computes_the_same(name, size, torch_models, tmp_path):
   kind = getattr(transformers, name.split(',')[0])
-  config, settings = FAMILIES[name]
-  theirs = torch_models.perturbed(
-      kind(getattr(transformers, config)(**settings)))
-  images = torch_models.images()
+  theirs = torch_models.perturbed(kind(kind.config_class(**FAMILIES[name])))
+  images = torch_models.images(*np.broadcast_to(size, 2))
+  interpolates = size == (40, 24) and not name.startswith(
+      ('Tips', 'Dino', 'Pixio'))  # They always do.
+  expected = outputs(theirs, images, **(
+      {'interpolate_pos_encoding': True} if interpolates else {}))
   theirs.save_pretrained(tmp_path / 'x')
-  expected = outputs(theirs, images)
   ours = vit_jax.load(tmp_path / 'x', log=None)
   found = np.asarray(ours(images)[
       'logits' if ours.config.num_classes else
       'tokens' if expected.ndim == 3 else 'representation'])
-  torch_models.assert_close(found, expected)
-
-
-@pytest.mark.parametrize('name', [
-    'ViTMSNForImageClassification', 'IJepaForImageClassification',
-    'MetaClip2Model', 'Tipsv2VisionModel', 'Dinov2Model', 'PixioModel',
-    'Dinov2WithRegistersModel'])
-def test_a_family_of_another_size_computes_the_same(
-    name, torch_models, tmp_path):
-  config, settings = FAMILIES[name]
-  theirs = torch_models.perturbed(getattr(transformers, name)(
-      getattr(transformers, config)(**settings)))
-  theirs.save_pretrained(tmp_path / 'x')
-  images = torch_models.images(40, 24)
-  expected = outputs(theirs, images, **(
-      {} if name.startswith(('Tips', 'Dino', 'Pixio'))
-      else {'interpolate_pos_encoding': True}))
-  ours = vit_jax.load(tmp_path / 'x', log=None)
-  found = np.asarray(ours(images)[
-      'logits' if ours.config.num_classes else 'representation'])
   torch_models.assert_close(found, expected)
 
 
@@ -201,7 +162,7 @@ def test_crops_have_the_offsets_of_transformers(margin):
       np.arange(8 + margin, dtype=np.uint8)[None, :, None], (8, 1, 3))
   theirs = processor(
       Image.fromarray(columns), return_tensors='np')['pixel_values'][0]
-  ours = images_lib.show(columns, preprocessing_lib.parse(
+  ours = images_lib.resized(columns, resize_and_crop.parse(
       huggingface.parse_preprocessor(processor.to_dict())))
   np.testing.assert_array_equal(
       np.asarray(ours), theirs.transpose(1, 2, 0))

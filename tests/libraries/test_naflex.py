@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from tests.libraries import test_huggingface
 import vit_jax
-from vit_jax.extras.zoo import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 timm = pytest.importorskip('timm', reason='timm is not installed')
@@ -17,15 +17,9 @@ TIMM = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5,
         'patch_size': 4, 'pos_embed_grid_size': (8, 8)}
 VISION = {'hidden_size': 24, 'num_hidden_layers': 2, 'num_attention_heads': 2,
           'intermediate_size': 48, 'patch_size': 4, 'num_patches': 64}
-TEXT = {'hidden_size': 24, 'intermediate_size': 16, 'num_hidden_layers': 1,
-        'num_attention_heads': 2, 'vocab_size': 20, 'bos_token_id': 1,
-        'eos_token_id': 2, 'max_position_embeddings': 8}
+TEXT = {**test_huggingface.TEXT, 'hidden_size': 24}
 # That of the position embeddings, others of each orientation, and a larger one.
 SIZES = [(32, 32), (48, 24), (20, 40), (16, 32), (40, 64)]
-
-
-def assert_close(found, expected):
-  assert np.abs(np.asarray(found) - expected).max() <= 1e-5 * expected.std()
 
 
 def of_timm(model, images):
@@ -37,13 +31,6 @@ def of_timm(model, images):
     return model.eval()(
         flat, patch_coord=indices.expand(len(images), -1, -1),
         patch_valid=torch.ones(flat.shape[:2], dtype=torch.bool)).numpy()
-
-
-def write(folder, arrays, name, arguments):
-  folder.mkdir()
-  safetensors.write(folder / 'model.safetensors', arrays)
-  (folder / 'config.json').write_text(json.dumps({
-      'architecture': name, 'model_args': arguments}))
 
 
 @pytest.mark.parametrize(('name', 'settings'), [
@@ -63,21 +50,20 @@ def test_a_model_of_timm(name, settings, torch_models, tmp_path):
   arguments = {**TIMM, **settings}
   theirs = torch_models.perturbed(timm.create_model(name, **arguments))
   arrays = torch_models.arrays(theirs)
-  write(tmp_path / 'x', arrays, name, arguments)
+  torch_models.write(tmp_path / 'x', arrays, name, arguments)
   ours = vit_jax.load(tmp_path / 'x', log=None)
   for size in SIZES:
     images = torch_models.images(*size)
-    assert_close(ours(images)['logits'], of_timm(theirs, images))
+    torch_models.assert_close(ours(images)['logits'], of_timm(theirs, images))
   if ours.config.position != 'factorized':
     return
-  ours.save(tmp_path / 'out', form='timm')
-  again = timm.create_model(f'local-dir:{tmp_path / "out"}', pretrained=True)
+  again = torch_models.rebuilt(ours, tmp_path / 'out')
   for key, array in torch_models.arrays(again).items():
     np.testing.assert_array_equal(array, arrays[key], err_msg=key)
   np.testing.assert_array_equal(of_timm(again, images), of_timm(theirs, images))
   # Without our metadata, the arguments alone say the same.
   config = json.loads((tmp_path / 'out' / 'config.json').read_text())
-  write(tmp_path / 'plain', arrays, config['architecture'],
+  torch_models.write(tmp_path / 'plain', arrays, config['architecture'],
         config['model_args'])
   plain = vit_jax.load(tmp_path / 'plain', log=None)
   assert plain.positions == ours.positions
@@ -90,11 +76,12 @@ def test_a_model_of_timm(name, settings, torch_models, tmp_path):
 def test_a_model_is_written_as_a_vit_for_images_of_one_size(
     name, torch_models, tmp_path):
   theirs = torch_models.perturbed(timm.create_model(name, **TIMM))
-  write(tmp_path / 'x', torch_models.arrays(theirs), name, TIMM)
-  vit_jax.load(tmp_path / 'x', log=None).save(tmp_path / 'out', form='timm')
-  again = timm.create_model(f'local-dir:{tmp_path / "out"}', pretrained=True)
+  torch_models.write(tmp_path / 'x', torch_models.arrays(theirs), name, TIMM)
+  again = torch_models.rebuilt(
+      vit_jax.load(tmp_path / 'x', log=None), tmp_path / 'out')
   images = torch_models.images(32, 32)
-  assert_close(torch_models.logits(again, images), of_timm(theirs, images))
+  torch_models.assert_close(
+      torch_models.logits(again, images), of_timm(theirs, images))
 
 
 def siglip(model, inputs):
@@ -129,4 +116,5 @@ def test_siglip_2(name, torch_models, tmp_path):
   output = 'logits' if ours.config.num_classes else 'representation'
   for size in SIZES:
     images = torch_models.images(*size)
-    assert_close(ours(images)[output], siglip(theirs, inputs_of(images)))
+    torch_models.assert_close(
+        ours(images)[output], siglip(theirs, inputs_of(images)))

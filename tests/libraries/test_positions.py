@@ -1,12 +1,9 @@
 """Position embeddings of other sizes are those of the original codes."""
 
-import json
-
 import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax.extras.zoo import safetensors
 from vit_jax.models import positions as positions_lib
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
@@ -21,11 +18,6 @@ RULES = {
     'bicubic': {'mode': 'bicubic'}, 'bicubic_offset': {'mode': 'bicubic'}}
 
 
-def positions(grid, prefix=1):
-  return np.random.RandomState(0).standard_normal(
-      (prefix + grid[0] * grid[1], WIDTH)).astype(np.float32)
-
-
 def interpolated(array, old, new, method):
   """Interpolates as the code that has the rule."""
   rows = torch.from_numpy(array[1:]).reshape(1, *old, -1).permute(0, 3, 1, 2)
@@ -37,31 +29,15 @@ def interpolated(array, old, new, method):
       [array[:1], found.permute(0, 2, 3, 1).reshape(-1, WIDTH).numpy()])
 
 
-def assert_close(found, expected):
-  assert np.abs(np.asarray(found) - expected).max() <= 1e-5 * expected.std()
-
-
 @pytest.mark.parametrize('method', RULES)
 @pytest.mark.parametrize('new', [(9, 9), (16, 20), (37, 37), (24, 10)])
-def test_a_rule_computes_what_torch_does(method, new):
-  array = positions((16, 16))
-  assert_close(positions_lib.resize_positions(
-      array, old_grid=(16, 16), new_grid=new, method=method),
-               interpolated(array, (16, 16), new, method))
-
-
-TIMM = {'patch_embed.proj.weight': (WIDTH, 3, 4, 4),
-        'patch_embed.proj.bias': (WIDTH,), 'cls_token': (1, 1, WIDTH),
-        'norm.weight': (WIDTH,), 'norm.bias': (WIDTH,), **{
-            f'blocks.0.{name}': shape for name, shape in {
-                'attn.qkv.weight': (3 * WIDTH, WIDTH),
-                'attn.qkv.bias': (3 * WIDTH,),
-                'attn.proj.weight': (WIDTH, WIDTH), 'attn.proj.bias': (WIDTH,),
-                **{f'norm{i}.{end}': (WIDTH,)
-                   for i in (1, 2) for end in ('weight', 'bias')},
-                'mlp.fc1.weight': (16, WIDTH), 'mlp.fc1.bias': (16,),
-                'mlp.fc2.weight': (WIDTH, 16), 'mlp.fc2.bias': (WIDTH,),
-            }.items()}}
+def test_a_rule_computes_what_torch_does(method, new, torch_models):
+  array = np.random.RandomState(0).standard_normal(
+      (1 + 16 * 16, WIDTH)).astype(np.float32)
+  torch_models.assert_close(
+      positions_lib.resize_positions(
+          array, old_grid=(16, 16), new_grid=new, method=method),
+      interpolated(array, (16, 16), new, method))
 
 
 # Prefix of the names, other arrays, and the rule of the published code.
@@ -70,28 +46,27 @@ TIMM = {'patch_embed.proj.weight': (WIDTH, 3, 4, 4),
     ('', {'mask_token': (1, WIDTH)}, 'bicubic_offset'),
     ('', {'register_tokens': (1, 4, WIDTH), 'mask_token': (1, WIDTH)}, 'cubic'),
     ('vision_encoder.', {
-        'register_tokens': (1, 1, WIDTH), 'mask_token': (1, WIDTH)},
-     'bilinear'),
+        'vision_encoder.register_tokens': (1, 1, WIDTH),
+        'vision_encoder.mask_token': (1, WIDTH)}, 'bilinear'),
     ('', {'decoder_pos_embed': (1, 10, 4)}, 'bicubic'),
     ('target_encoder.module.', {
         'predictor.module.predictor_pos_embed': (1, 9, 4)}, 'bicubic')],
     ids=['DINO, iBOT', 'DINOv2', 'registers', 'TIPSv2', 'MAE', 'I-JEPA'])
 def test_a_state_dict_of_another_size_has_the_rule_of_its_code(
-    prefix, others, method, tmp_path):
-  rng = np.random.RandomState(0)
-  own = {name: shape for name, shape in others.items() if '.' not in name and (
-      'decoder' not in name)}
-  arrays = {prefix + name: shape for name, shape in {**TIMM, **own}.items()}
-  arrays |= {name: shape for name, shape in others.items() if name not in own}
-  arrays = {name: torch.from_numpy(rng.standard_normal(shape).astype(
-      np.float32)) for name, shape in arrays.items()}
-  stored = positions((3, 3))
-  arrays[f'{prefix}pos_embed'] = torch.from_numpy(stored)[None]
-  torch.save(arrays, tmp_path / 'x.pth')
+    prefix, others, method, torch_models, tmp_path):
+  arrays = timm.create_model(
+      'vit_tiny_patch16_224', img_size=12, patch_size=4, embed_dim=WIDTH,
+      depth=1, num_heads=2, num_classes=0).state_dict()
+  stored = arrays['pos_embed'][0].numpy()
+  torch.save({
+      **{prefix + name: array for name, array in arrays.items()},
+      **{name: torch.randn(shape) for name, shape in others.items()}},
+             tmp_path / 'x.pth')
   ours = vit_jax.load(tmp_path / 'x.pth', log=None, num_heads=2)
   assert (ours.kind, ours.positions) == ('meta', method)
-  assert_close(ours.params_for((20, 16))['positions'],
-               interpolated(stored, (3, 3), (5, 4), method))
+  torch_models.assert_close(
+      ours.params_for((20, 16))['positions'],
+      interpolated(stored, (3, 3), (5, 4), method))
 
 
 @pytest.mark.parametrize('name', [
@@ -103,12 +78,12 @@ def test_a_timm_model_of_another_size_computes_the_same(
   small = {'depth': 1, 'embed_dim': 24, 'num_heads': 2, 'num_classes': 5}
   theirs = torch_models.perturbed(
       timm.create_model(name, **small, img_size=64))
-  safetensors.write(tmp_path / 'model.safetensors', torch_models.arrays(theirs))
-  (tmp_path / 'config.json').write_text(json.dumps({
-      'architecture': name, 'model_args': {**small, 'img_size': 64},
-      'num_classes': 5, 'pretrained_cfg': {'num_classes': 5}}))
+  torch_models.write(
+      tmp_path, torch_models.arrays(theirs), name, {**small, 'img_size': 64},
+      num_classes=5, pretrained_cfg={'num_classes': 5})
   again = timm.create_model(
       f'local-dir:{tmp_path}', pretrained=True, img_size=size)
   images = torch_models.images(*size)
-  assert_close(vit_jax.load(tmp_path, log=None)(images)['logits'],
-               torch_models.logits(again, images))
+  torch_models.assert_close(
+      vit_jax.load(tmp_path, log=None)(images)['logits'],
+      torch_models.logits(again, images))

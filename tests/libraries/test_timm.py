@@ -12,6 +12,7 @@ from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import save as save_lib
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm as timm_config
 from vit_jax.inference import images as images_lib
 
@@ -25,13 +26,14 @@ TINY = {'img_size': 32, 'patch_size': 8, 'embed_dim': 24, 'depth': 2,
 
 def check_both_ways(
     theirs, torch_models, tmp_path, *, size=(32, 32), tolerance=1e-5,
-    **overrides):
-  """Compares logits of timm's weights in our model, and saved arrays."""
+    rebuilt=True, **overrides):
+  """Compares outputs of timm's weights in our model, and what is saved."""
   images, arrays = torch_models.images(*size), torch_models.arrays(theirs)
   expected = torch_models.logits(theirs, images)
   safetensors.write(tmp_path / 'x', arrays)
   ours = vit_jax.load(tmp_path / 'x', log=None, **overrides)
-  torch_models.assert_close(ours(images)['logits'], expected, tolerance)
+  output = 'logits' if ours.config.num_classes else 'representation'
+  torch_models.assert_close(ours(images)[output], expected, tolerance)
   written = save_lib.timm_arrays(
       backbone_config.general(ours.config), tree.flatten(ours.params),
       ours.resolution)
@@ -41,13 +43,10 @@ def check_both_ways(
   for name in set(arrays) - summed:
     np.testing.assert_array_equal(
         written[name], arrays[name], err_msg=name)
-  return ours, expected
-
-
-def rebuilt(ours, folder):
-  """Returns the model that timm builds strictly from our saved folder."""
-  ours.save(folder, form='timm')
-  return timm.create_model(f'local-dir:{folder}', pretrained=True)
+  if rebuilt:
+    again = torch_models.rebuilt(ours, tmp_path / 'out')
+    np.testing.assert_array_equal(torch_models.logits(again, images), expected)
+  return ours
 
 
 @pytest.mark.parametrize('settings', [
@@ -62,33 +61,17 @@ def test_a_vit(settings, torch_models, tmp_path):
   theirs = torch_models.perturbed(timm.create_model(
       'vit_tiny_patch16_224', **{**TINY, **settings}))
   size = settings.get('img_size', (32, 32))
-  overrides = {'img_size': {'resolution': size},
-          'pos_embed': {'position': 'none', 'resolution': 32}}.get(
-              next(iter(settings), ''), {})
-  ours, expected = check_both_ways(
-      theirs, torch_models, tmp_path, size=size, num_heads=2, **overrides) if (
-          settings.get('num_classes') != 0) else (
-              representation(theirs, torch_models, tmp_path))
-  again = rebuilt(ours, tmp_path / 'out')
-  np.testing.assert_array_equal(
-      torch_models.logits(again, torch_models.images(*size)), expected)
-
-
-def representation(theirs, torch_models, tmp_path):
-  """Compares what a model without a head returns."""
-  images = torch_models.images()
-  expected = torch_models.logits(theirs, images)
-  safetensors.write(tmp_path / 'x', torch_models.arrays(theirs))
-  ours = vit_jax.load(tmp_path / 'x', log=None, num_heads=2, num_classes=0)
-  torch_models.assert_close(ours(images)['representation'], expected)
-  return ours, expected
+  overrides = {'img_size': {'resolution': size}, 'num_classes': settings,
+               'pos_embed': {'position': 'none', 'resolution': 32}}.get(
+                   next(iter(settings), ''), {})
+  check_both_ways(theirs, torch_models, tmp_path, size=size, num_heads=2,
+                  **overrides)
 
 
 def test_a_distilled_deit(torch_models, tmp_path):
   theirs = torch_models.perturbed(timm.create_model(
       'deit_tiny_distilled_patch16_224', **TINY))
-  ours, expected = check_both_ways(
-      theirs, torch_models, tmp_path, num_heads=2)
+  ours = check_both_ways(theirs, torch_models, tmp_path, num_heads=2)
   assert ours.config.distill_token
   images = torch_models.images()
   with torch.no_grad():  # The output of each head.
@@ -97,8 +80,6 @@ def test_a_distilled_deit(torch_models, tmp_path):
   found = ours(images)
   for name, logits in zip(('cls_logits', 'distill_logits'), both):
     torch_models.assert_close(found[name], logits)
-  again = rebuilt(ours, tmp_path / 'out')
-  np.testing.assert_array_equal(torch_models.logits(again, images), expected)
 
 
 @pytest.mark.parametrize(('name', 'settings'), [
@@ -112,12 +93,9 @@ def test_tables_of_relative_positions(name, settings, torch_models, tmp_path):
   theirs = torch_models.perturbed(timm.create_model(
       name, **{**TINY, 'img_size': (16, 40), **settings}))
   # The table alone does not say which grid it is for.
-  ours, expected = check_both_ways(
+  ours = check_both_ways(
       theirs, torch_models, tmp_path, size=(16, 40), num_heads=2,
       resolution=(16, 40))
-  again = rebuilt(ours, tmp_path / 'out')
-  images = torch_models.images(16, 40)
-  np.testing.assert_array_equal(torch_models.logits(again, images), expected)
   # Of another grid, as timm resizes it.
   theirs.set_input_size((48, 56))
   images = torch_models.images(48, 56)
@@ -144,7 +122,8 @@ def test_a_hybrid(name, narrow, torch_models, tmp_path):
   theirs = torch_models.perturbed(timm.create_model(
       name, img_size=64, embed_dim=24, depth=1, num_heads=2, num_classes=5))
   check_both_ways(
-      theirs, torch_models, tmp_path, size=(64, 64), num_heads=2)
+      theirs, torch_models, tmp_path, size=(64, 64), rebuilt=False,
+      num_heads=2)
 
 
 # The side length changes the padding of windows.
@@ -156,7 +135,8 @@ def test_a_bit(size, torch_models, tmp_path):
   # After 50 convolutions, timm's float32 is 2.5e-5 from its own float64, as is
   # ours.
   check_both_ways(
-      theirs, torch_models, tmp_path, size=size, tolerance=6e-5)
+      theirs, torch_models, tmp_path, size=size, tolerance=6e-5,
+      rebuilt=False)
 
 
 @pytest.mark.parametrize('settings', [
@@ -169,7 +149,7 @@ def test_images_of_any_size_are_preprocessed_as_by_timm(settings):
               'crop_mode': 'center', **settings}
   transform = timm.data.create_transform(
       **settings, is_training=False, mean=(0, 0, 0), std=(1, 1, 1))
-  preprocess = preprocessing_lib.parse(
+  preprocess = resize_and_crop.parse(
       timm_config.parse_preprocessing(settings))
   rng = np.random.default_rng(0)
   for _ in range(32):
@@ -177,7 +157,8 @@ def test_images_of_any_size_are_preprocessed_as_by_timm(settings):
     pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
     theirs = transform(Image.fromarray(pixels)).numpy().transpose(1, 2, 0)
     np.testing.assert_array_equal(
-        np.asarray(images_lib.show(pixels, preprocess)), np.rint(255 * theirs))
+        np.asarray(images_lib.resized(pixels, preprocess)),
+        np.rint(255 * theirs))
 
 
 def test_preprocessing_of_timm_is_loaded_and_saved(torch_models, tmp_path):
@@ -189,11 +170,11 @@ def test_preprocessing_of_timm_is_loaded_and_saved(torch_models, tmp_path):
   images = torch_models.images(224, 224)
   torch_models.assert_close(
       ours(images)['logits'], torch_models.logits(theirs, images))
-  assert ours.preprocess == preprocessing_lib.parse({
+  assert ours.preprocess == resize_and_crop.parse({
       'resolution': 224, 'mean': preprocessing_lib.IMAGENET_MEAN,
       'std': preprocessing_lib.IMAGENET_STD, 'crop': 0.9, 'keep_aspect': True,
       'interpolation': 'bicubic'})
-  again = rebuilt(ours, tmp_path / 'out')
+  again = torch_models.rebuilt(ours, tmp_path / 'out')
   wanted = timm.data.resolve_data_config(theirs.pretrained_cfg)
   found = timm.data.resolve_data_config(again.pretrained_cfg)
   assert {k: found[k] for k in ('input_size', 'mean', 'std')} == {

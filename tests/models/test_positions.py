@@ -9,11 +9,8 @@ import pytest
 
 from tests import random_models
 from vit_jax import tree
-from vit_jax.models import ablations
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
-
-resize = ablations.AblationConfig().resize_positions
 
 RNG = np.random.default_rng(0)
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4}
@@ -83,29 +80,6 @@ def test_factorized_positions_add_row_and_column():
   learned = {**without(params, 'positions_rows', 'positions_columns'),
              'positions': jnp.stack(places)}
   assert_same(apply(params, **section), apply(learned, pooling='average'))
-
-
-@pytest.mark.parametrize('grid', [(2, 6), (6, 2), (4, 4), (3, 7)])
-@pytest.mark.parametrize('method', ['cubic', 'bilinear_sharp', 'linear'])
-def test_a_square_of_positions_is_cropped_to_the_grid(method, grid):
-  positions = np.random.default_rng(0).normal(size=(17, 5)).astype(np.float32)
-  side = max(grid)
-  square = resize('positions', positions, old_grid=(4, 4),
-                        new_grid=(side, side), method=method)
-  found = resize('positions', positions, old_grid=(4, 4), new_grid=grid,
-                       method=f'{method}_square')
-  np.testing.assert_array_equal(found[0], positions[0])
-  np.testing.assert_array_equal(
-      found[1:].reshape(*grid, 5),
-      square[1:].reshape(side, side, 5)[:grid[0], :grid[1]])
-  # Row and column embeddings have the scale of the longer side, too.
-  for axis, name in enumerate(('positions_rows', 'positions_columns')):
-    lines = positions[:4]
-    np.testing.assert_allclose(
-        resize(name, lines, old_grid=(4, 4), new_grid=grid,
-                     method=f'{method}_square'),
-        resize(name, lines, old_grid=(4, 4), new_grid=(side, side),
-                     method=method)[:grid[axis]], atol=1e-6)
 
 
 def test_sincos_positions_follow_moco_v3():

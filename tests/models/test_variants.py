@@ -77,9 +77,6 @@ def test_parameter_count_is_the_published_one(variant):
 def test_settings_of_a_variant_can_be_overridden():
   config = factory.parse({'variant': 'B/16', 'depth': 2})
   assert (config.depth, config.width) == (2, 768)
-  # 0 is the dimension of the variant, also as the text of a flag.
-  config = factory.parse({'variant': 'B/16', 'width': schema.FlagText('0')})
-  assert config.width == 768
 
 
 def test_num_classes_of_the_config_overrides_the_data_set():

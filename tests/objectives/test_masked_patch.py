@@ -2,6 +2,7 @@
 
 import functools
 
+import einops
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -102,38 +103,21 @@ def test_sources_select_the_embeddings():
       np.testing.assert_allclose(got[image, place], want, rtol=1e-6)
 
 
-@pytest.mark.parametrize('patch', [4, 8, 16])
-def test_colors_equal_numpy_means_of_blocks(patch):
-  pixels = np.random.default_rng(1).integers(0, 256, (2, 5, patch, patch, 3))
+@pytest.mark.parametrize('height, width', [(4, 4), (16, 8), (14, 14), (3, 10)])
+def test_colors_are_the_means_of_bytes_by_area(height, width):
+  pixels = np.random.default_rng(1).integers(0, 256, (5, height, width, 3))
   # The extremes, and a mean that lies on a border of two levels exactly.
-  pixels[0, 0], pixels[0, 1] = 0, 255
-  pixels[0, 2] = np.where(np.indices((patch, patch)).sum(0) % 2, 255, 0)[
+  pixels[0], pixels[1] = 0, 255
+  pixels[2] = np.where(np.indices((height, width)).sum(0) % 2, 255, 0)[
       ..., None]
-  values = jnp.asarray(pixels / 255, jnp.float32)
-  mean = np.asarray(COLORS(values, 1))
-  assert mean.shape == (2, 5, 1)
-  block = patch // 4
-  fine = np.asarray(COLORS(values, 4))
-  assert fine.shape == (2, 5, 16)
-  for image in range(2):
-    for n in range(5):
-      assert mean[image, n, 0] == numpy_color(pixels[image, n])
-      for i in range(4):
-        for j in range(4):
-          assert fine[image, n, 4 * i + j] == numpy_color(pixels[
-              image, n, i * block:(i + 1) * block, j * block:(j + 1) * block])
-  assert mean[0, :3, 0].tolist() == [0, 511, 4 * 64 + 4 * 8 + 4]
-
-
-@pytest.mark.parametrize('height, width', [(14, 14), (2, 2), (3, 10)])
-def test_colors_are_by_area_where_a_patch_does_not_divide_by_four(
-    height, width):
-  pixels = np.random.default_rng(2).integers(0, 256, (1, 1, height, width, 3))
-  # With pixels enlarged to 4x4, every quarter consists of whole pixels.
-  large = pixels.repeat(4, axis=2).repeat(4, axis=3)
-  np.testing.assert_array_equal(
-      COLORS(jnp.asarray(pixels / 255, jnp.float32), 4),
-      COLORS(jnp.asarray(large / 255, jnp.float32), 4))
+  for side in (1, 4):
+    # Parts of enlarged pixels are whole pixels.
+    parts = einops.rearrange(
+        pixels.repeat(side, axis=1).repeat(side, axis=2),
+        'n (i h) (j w) c -> n (i j) (h w) c', i=side, j=side)
+    np.testing.assert_array_equal(
+        COLORS(jnp.asarray(pixels[None] / 255, jnp.float32), side)[0],
+        [[numpy_color(part) for part in row] for row in parts])
 
 
 def numpy_loss(target, predictions, corruption, patch):

@@ -20,7 +20,7 @@ sys.path.insert(0, root)
 from vit_jax.parallel import coordination
 from vit_jax.parallel import processes
 from vit_jax.run import signals
-assert processes.start(address, 2, index, stoppable=True)
+assert processes.start(address, 2, index, stoppable=True) == (index == 0)
 coordination.START_SECS = coordination.ERROR_SECS = 2
 coordination.EXIT_SECS = 0
 found = {'first': [

@@ -1,5 +1,9 @@
 """Rows of metrics are printed as short lines."""
 
+import os
+import subprocess
+import sys
+
 from vit_jax import metrics
 from vit_jax.run import log_rows
 
@@ -16,3 +20,18 @@ def test_fractions_are_shown_in_percent_and_numbers_of_images_are_not_shown():
       {'val/accuracy': 0.9722, 'val/loss': 0.113, 'val/examples': 100.0},
       step=7, targets=(), declared={'val/accuracy': metrics.ACCURACY},
   ) == 'step 7: val/accuracy 97.22 %, val/loss 0.113'
+
+
+def test_host_memory_includes_child_processes():
+  before = log_rows.host_memory_bytes()
+  assert before > 10 * 2**20
+  block = 'b = bytearray(200 * 2**20); b[::4096] = b"x" * len(b[::4096])'
+  child = subprocess.Popen(
+      [sys.executable, '-c', f'{block}; print(1, flush=True); input()'],
+      stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ))
+  try:
+    child.stdout.readline()
+    assert log_rows.host_memory_bytes() - before > 150 * 2**20
+  finally:
+    child.kill()
+    child.wait()

@@ -23,8 +23,9 @@ def test_without_a_terminal_each_update_is_one_line():
   console = make_console()
   with progress_lib.Progress(
       1000, title='pretrain', console=console) as progress:
-    progress.update(10, loss=2.3456, images_per_sec=812.4)
-    progress.update(1000, loss=0.0123, images_per_sec=14210)
+    progress.advance(5)
+    progress.update(10, {'loss': 2.3456, 'images_per_sec': 812.4})
+    progress.update(1000, {'loss': 0.0123, 'images_per_sec': 14210, 'mfu': 1})
   first, last = text_of(console).splitlines()
   assert re.fullmatch(
       r'pretrain  10/1,000  loss 2\.35  images/s 812  [\d:]+ left', first)
@@ -46,7 +47,7 @@ def test_a_starved_run_is_told_the_remedy_once():
   with progress_lib.Progress(
       100, console=console) as progress:
     for step, share in enumerate([0.4, 0.8, 0.9]):
-      progress.update(step, wait_share=share)
+      progress.update(step, {'wait_share': share})
   lines = text_of(console).splitlines()
   assert [i for i, line in enumerate(lines) if 'note' in line] == [1]
   assert lines[0].startswith('0/100  wait share 40.0 %')
@@ -61,7 +62,7 @@ def test_the_bar_fits_on_one_line(width):
   with progress_lib.Progress(
       1_039_800, start_step=1000, title='finetune', console=console
   ) as progress:
-    progress.update(1500, loss=2.3456, images_per_sec=14210)
+    progress.update(1500, {'loss': 2.3456, 'images_per_sec': 14210})
     progress.print('evaluated: accuracy 0.91')
   plain = re.sub(r'\033\[[\d;?]*[A-Za-z]', '', text_of(console))
   shown = re.split(r'[\r\n]+', plain)
@@ -76,6 +77,8 @@ def test_the_remaining_time_counts_from_the_resumed_step(monkeypatch):
   monkeypatch.setattr(progress_lib.time, 'monotonic', lambda: now[0])
   console = make_console()
   with progress_lib.Progress(1000, start_step=900, console=console) as progress:
-    now[0] += 10
-    progress.update(950)
-  assert text_of(console) == '950/1,000  0:10 left\n'
+    for step in (910, 950):
+      now[0] += 10
+      progress.advance(step)
+    progress.update(950, {})
+  assert text_of(console) == '950/1,000  0:13 left\n'

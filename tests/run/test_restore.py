@@ -189,7 +189,8 @@ def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(
   with manager.Checkpoints(tmp_path, config.checkpoint) as checkpoints:
     checkpoints.save(
         experiment.init_state(), config=config_lib.to_plain(config),
-        progress={'best': 0.5, 'unimproved': 2}, labels=DIGITS)
+        progress={'best': 0.5, 'best_step': 0, 'unimproved': 2},
+        labels=DIGITS)
     changed = dataclasses.replace(experiment, config=config_lib.resolve_with(
         config_lib.to_plain(config), ['evals.val.split=train']))
     _, resumed = restore.restore_or_init(

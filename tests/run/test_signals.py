@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from vit_jax import early_signals
 from vit_jax.run import signals
 
 
@@ -29,7 +28,7 @@ def test_a_second_ctrl_c_interrupts_immediately():
 
 
 def test_handlers_are_restored_after_an_error():
-  before = {s: signal.getsignal(s) for s in early_signals.EXIT_CODES}
+  before = {s: signal.getsignal(s) for s in signals.EXIT_CODES}
   with pytest.raises(RuntimeError), signals.catch():
     assert all(signal.getsignal(s) != before[s] for s in before)
     raise RuntimeError
@@ -37,7 +36,7 @@ def test_handlers_are_restored_after_an_error():
 
 
 def test_other_threads_catch_nothing():
-  before = {s: signal.getsignal(s) for s in early_signals.EXIT_CODES}
+  before = {s: signal.getsignal(s) for s in signals.EXIT_CODES}
   passed = []
 
   def body():

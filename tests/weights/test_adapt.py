@@ -3,7 +3,6 @@
 import dataclasses
 import re
 
-import jax
 import numpy as np
 import pytest
 
@@ -205,32 +204,6 @@ def test_filters_are_spread_over_other_channels_if_configured():
   np.testing.assert_allclose(
       np.einsum('hw,hwce->e', grey, adapted['patches']['kernel']),
       np.einsum('hw,hwce->e', grey, filters), rtol=1e-5)
-
-
-@pytest.mark.parametrize('new', [(6, 7), (3, 2), (4, 8)])
-def test_resized_filters_solve_the_least_squares_problem_of_flexivit(new):
-  old = 4, 5
-  filters = np.random.default_rng(0).normal(size=(*old, 3, 6))
-  # The matrix of bilinear resizing, from the images of unit vectors.
-  units = np.eye(20, dtype=np.float32).reshape(20, *old)
-  matrix = np.asarray(jax.image.resize(
-      units, (20, *new), 'bilinear', antialias=False)).reshape(20, -1).T
-  expected = np.einsum(
-      'no,ocd->ncd', np.linalg.pinv(matrix.T), filters.reshape(20, 3, 6))
-  resized = positions_lib.resize_filters(filters, new)
-  np.testing.assert_allclose(
-      resized, expected.reshape(*new, 3, 6), rtol=1e-4, atol=1e-5)
-
-
-def test_filters_fit_a_model_with_another_patch():
-  filters = RNG.normal(size=(4, 4, 3, WIDTH)).astype(np.float32)
-  source = {**params(), 'patches': {'kernel': filters}}
-  target = {**initial(), 'patches': {'kernel': np.zeros((6, 6, 3, WIDTH))}}
-  adapted, rows = adapt(source, target)
-  np.testing.assert_array_equal(
-      adapted['patches']['kernel'],
-      positions_lib.resize_filters(filters, (6, 6)))
-  assert rows['patches/kernel'].status == 'resized'
 
 
 SINCOS = {'width': 8, 'depth': 1, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,

@@ -3,11 +3,8 @@
 import hashlib
 import io
 import logging
-from unittest import mock
 
-from etils import epath
 import fsspec
-import huggingface_hub
 import numpy as np
 import pytest
 
@@ -53,16 +50,6 @@ def test_only_a_404_is_a_missing_file(site):
   with pytest.raises(OSError, match='could not be fetched: ') as error:
     download.fetch('http://127.0.0.1:9/x.npz')  # Nothing listens there.
   assert not isinstance(error.value, FileNotFoundError)
-
-
-def test_a_hub_without_network_is_an_error_that_names_the_model(monkeypatch):
-  class ConnectError(Exception):  # As of its HTTP client: not an OSError.
-    pass
-
-  monkeypatch.setattr(
-      huggingface_hub, 'list_repo_files', mock.Mock(side_effect=ConnectError))
-  with pytest.raises(OSError, match='hf://user/model could not be fetched'):
-    download.fetch('hf://user/model')
 
 
 def test_hashes_of_addresses_are_checked(site, cached_files):
@@ -170,45 +157,6 @@ def test_a_remote_file_is_copied_once_and_its_checksum_logged():
   assert all(hashlib.sha256(weights).hexdigest() in line for line in lines)
 
 
-def test_a_remote_folder_is_copied_once(tmp_path, monkeypatch, cached_files):
-  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
-  folder = tmp_path / 'model'
-  folder.mkdir()
-  for text in ('{}', 'another'):
-    (folder / 'config.json').write_text(text)
-    copy = download.local(epath.Path(folder))
-    assert (copy / 'config.json').read_text() == '{}'
-  assert cached_files() == [copy / 'config.json']
-
-
-def test_a_damaged_file_of_a_folder_is_not_kept(
-    tmp_path, monkeypatch, cached_files):
-  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
-  folder = tmp_path / 'model'
-  folder.mkdir()
-  (folder / 'notes.txt').write_text('not weights')
-  (folder / 'x.npz').write_bytes(npz_bytes()[:-9])
-  with pytest.raises(ValueError, match='x.npz was discarded, and the next'):
-    download.local(epath.Path(folder))
-  assert 'x.npz' not in [path.name for path in cached_files()]
-  (folder / 'x.npz').write_bytes(npz_bytes())
-  copy = download.local(epath.Path(folder))
-  assert (copy / 'x.npz').read_bytes() == npz_bytes()
-
-
-def test_a_file_of_a_folder_that_cannot_be_read_is_not_left_out(
-    tmp_path, monkeypatch):
-  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
-  (tmp_path / 'config.json').write_text('{}')
-  folder = epath.Path(tmp_path)
-  # As a bucket that fails: fsspec then says that there is no such file.
-  monkeypatch.setattr(type(folder), 'exists', lambda path: False)
-  monkeypatch.setattr(type(folder), 'stat', mock.Mock(
-      side_effect=ConnectionError('503')))
-  with pytest.raises(OSError, match='503'):
-    download.local(folder)
-
-
 def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path, cached_files):
   for address in (tmp_path / 'none', 'memory://bucket/none.npz'):
     with pytest.raises(FileNotFoundError, match='nothing at .*none'):
@@ -217,8 +165,7 @@ def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path, cached_files):
 
 
 @pytest.mark.parametrize(('address', 'words'), [
-    ('nosuch://x/y', 'nosuch://x'), ('', 'path of the weights is empty'),
-    ('hf://model', 'hf://user/model.*but is hf://model')])
+    ('nosuch://x/y', 'nosuch://x'), ('', 'path of the weights is empty')])
 def test_an_invalid_address_is_an_error(address, words):
   with pytest.raises((ValueError, OSError), match=words):
     download.fetch(address)

@@ -11,7 +11,6 @@ from vit_jax.weights import overrides as overrides_lib
     ({'mena': 0.5}, "Did you mean 'mean'"),
     ({'mean': (0.5, 0.5)}, 'mean must be one number, or one for each of 3'),
     ({'std': 0}, 'std must be above 0'),
-    ({'crop': 2}, 'crop must be above 0 and at most 1'),
     ({'labels': 'abcde'}, "labels must be a list, but is 'abcde'"),
     ({'resolution': 0}, r'resolution must be at least 1, but is \(0, 0\)'),
     ({'resolution': True}, 'must be a list, but is True'),

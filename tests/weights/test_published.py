@@ -10,6 +10,8 @@ from tests import random_models
 import vit_jax
 from vit_jax import registry
 from vit_jax.models import factory
+from vit_jax.models import variants
+from vit_jax.weights import inferred
 from vit_jax.weights import open as open_lib
 from vit_jax.weights.formats import npz
 
@@ -31,9 +33,8 @@ MODELS = {
 
 @pytest.fixture(autouse=True)
 def no_zoo(monkeypatch):
-  monkeypatch.setattr(registry, 'FOREIGN', 'vit_jax.no_zoo:load')
+  monkeypatch.setattr(registry, 'FOREIGN', 'vit_jax.no_zoo')
   monkeypatch.setitem(registry.WEIGHT_FORMATS, 'timm', 'vit_jax.no_zoo')
-  monkeypatch.setitem(registry.WEIGHT_FILES, 'pytorch', 'vit_jax.no_zoo')
 
 
 @pytest.mark.parametrize('name', MODELS)
@@ -57,11 +58,20 @@ def test_a_published_file_is_a_model_of_the_trunk_and_written_back(
 
 @pytest.mark.parametrize(('variant', 'family'), [
     ('Ti/16', 'npz'), ('R+Ti/16', 'npz'), ('R50x1', 'bit')])
-def test_a_published_size_is_recognised(variant, family, tmp_path):
+def test_a_published_size_in_a_file_is_recognised(variant, family, tmp_path):
   npz.write(tmp_path / 'x.npz', random_models.arrays(
       family, (224, 224), variant=variant, num_classes=3))
   found = open_lib.open(tmp_path / 'x.npz', log=None)
   assert found.config == factory.parse({'variant': variant, 'num_classes': 3})
+
+
+# 22B is a model of the zoo, which tests it.
+@pytest.mark.parametrize(
+    'name', [name for name in variants.PUBLISHED if name != '22B/14'])
+def test_a_published_model_has_its_variant(name):
+  assert inferred.variant(factory.parse({'variant': name})) == name
+  assert inferred.variant(factory.parse(
+      {'variant': 'Ti/16', 'depth': 11})) == ''
 
 
 @pytest.mark.parametrize(('settings', 'words'), [

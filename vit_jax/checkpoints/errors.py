@@ -1,6 +1,5 @@
 """Storage errors that name the path, the free space and what to do."""
 
-from collections.abc import Callable
 import contextlib
 import os
 import shutil
@@ -19,7 +18,7 @@ class StorageError(RuntimeError):
 
 def explain_errors(
     what: str, folder: epath.PathLike, *,
-    kind: type[Exception] = OSError, resume: Callable[[], str] = str,
+    kind: type[Exception] = OSError,
 ) -> contextlib.AbstractContextManager[None]:
   """Rewrites storage errors that occur while writing `what`.
 
@@ -30,7 +29,6 @@ def explain_errors(
     folder: the workdir.
     kind: exceptions to rewrite. Orbax wraps those of the operating system, and
       TensorStore has its own.
-    resume: returns a sentence about the checkpoint to resume from.
   """
   def rewrite(error: Exception) -> Exception | None:
     # First, because Orbax reports a lost process as a TimeoutError, an OSError.
@@ -49,7 +47,8 @@ def explain_errors(
         f'free space{_free(folder)}, inodes, quota and permissions')
     return StorageError(
         f'Cannot write {what} to {folder}: {message}. Check {advice}, or use '
-        f'another --workdir. {resume()}'.rstrip())
+        'another --workdir. Then the same command resumes from the last '
+        'checkpoint.')
 
   return exceptions.replaced_by(rewrite)
 

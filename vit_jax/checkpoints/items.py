@@ -3,11 +3,10 @@
 A damaged checkpoint raises one clear error.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import contextlib
 import json
 import logging
-import sys
 from typing import Any
 
 from etils import epath
@@ -30,17 +29,6 @@ logging.getLogger('absl').addFilter(
 logging.getLogger('asyncio').addFilter(
     lambda record: 'OCDBT' not in record.getMessage())
 
-
-def _without_closed_loops(report: Callable[[Any], object]) -> Callable:
-  """Hides tracebacks of other writes in progress after one has failed."""
-  def hook(unraisable: Any) -> None:
-    if str(unraisable.exc_value) != 'Event loop is closed':
-      report(unraisable)
-  return hook
-
-
-sys.unraisablehook = _without_closed_loops(sys.unraisablehook)
-
 CHECKSUMS, EXAMPLES = 'checksums', 'examples'
 
 
@@ -58,21 +46,26 @@ def explain_errors(path: epath.Path) -> contextlib.AbstractContextManager[None]:
     if not isinstance(error, checksums.ChangedError) and (
         atomic_files.is_remote(path) or _is_of_system(error)):
       return None
-    others = paths.others(path)
-    # Without its latest checkpoint, a run would start again and delete `best`.
-    resumes = path.parent.name != paths.BEST and any(
-        other.parent == path.parent for other in others)
     return DamagedError(
         f'The checkpoint {path} is damaged or incomplete: {reason(error)}. '
-        'Copy it again from its origin'
-        + (f', or use another one of this run: {", ".join(map(str, others))}.'
-           if others else '; the run has no other checkpoint.')
-        + (' A run of several processes resumes from the previous one once '
-           'this folder is deleted.' if resumes else
-           ' --config.init.checkpoint starts a new run from it, in another '
-           '--workdir.' if others else ''))
+        f'Copy it again from its origin{_advice(path)}')
 
   return exceptions.replaced_by(rewrite)
+
+
+def _advice(path: epath.Path) -> str:
+  others = paths.others(path)
+  if not others:
+    return '; the run has no other checkpoint.'
+  # Without its latest checkpoint, a run would start again and delete `best`.
+  resumes = path.parent.name != paths.BEST and any(
+      other.parent == path.parent for other in others)
+  remedy = ('A run of several processes resumes from the previous one once '
+            'this folder is deleted.' if resumes else
+            '--config.init.checkpoint starts a new run from it, in another '
+            '--workdir.')
+  return (f', or use another one of this run: {", ".join(map(str, others))}. '
+          + remedy)
 
 
 def _is_of_system(error: Exception) -> bool:

@@ -8,10 +8,10 @@ locks are not protected.
 
 from collections.abc import Generator
 import contextlib
-import datetime
 import fcntl
 import os
 import socket
+import time
 
 from etils import epath
 
@@ -57,6 +57,5 @@ def _lock(file, workdir: epath.Path) -> None:
     return
   with contextlib.suppress(OSError):  # Only the error above needs the owner.
     file.truncate(0)
-    now = datetime.datetime.now().isoformat(' ', 'seconds')
     file.write(f'process {os.getpid()} on {socket.gethostname()} '
-               f'(since {now})'.encode())
+               f'(since {time.ctime()})'.encode())

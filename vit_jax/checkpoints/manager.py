@@ -246,21 +246,12 @@ class Checkpoints:
       self._latest.wait_until_finished()
       self._best.wait_until_finished()
 
-  def describe_latest(self) -> str:
-    """Returns a sentence about the checkpoint that the run can resume from."""
-    newest = paths.newest(self._root / paths.LATEST)
-    if newest is None:
-      return 'No checkpoint has been completed yet.'
-    return (f'The checkpoint of step {int(newest.name):,} is complete; the '
-            'same command resumes from it.')
-
   def _path(self, step: int) -> epath.Path:
     return epath.Path(self._latest.directory) / str(step)
 
   def _explain_errors(
       self, what: str) -> contextlib.AbstractContextManager[None]:
-    return errors.explain_errors(
-        what, self._root, kind=Exception, resume=self.describe_latest)
+    return errors.explain_errors(what, self._root, kind=Exception)
 
 
 def _check_same(

@@ -12,8 +12,8 @@ from etils import epath
 import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax import spelling
 from vit_jax import types
 
 FOLDER = 'checkpoints'
@@ -41,7 +41,7 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
   path = absolute(path)
   if not path.exists():
     raise FileNotFoundError(
-        f'{path} does not exist.{spelling.hint(os.fspath(path))}')
+        f'{path} does not exist.{registry.nearest_file(path)}')
   names = (BEST, LATEST) if which == AUTO else (which,)
   for folder in (*(path / parent / name for name in names
                    for parent in (FOLDER, '')), path):

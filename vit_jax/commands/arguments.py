@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-import difflib
 from typing import Any
 
 from etils import epy
@@ -45,6 +44,39 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         help='average the outputs for each image and its mirror image, which '
         'takes twice as long'),
 }
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of all commands."""
+  group = parser.add_argument_group('flags of all commands')
+  # A default of a task would overwrite what its command has parsed.
+  group.add_argument(
+      '--json', metavar='PATH', default=argparse.SUPPRESS,
+      help='also write the results to this file as JSON')
+  group.add_argument(
+      '--import', dest='imports', action='append', metavar='MODULE',
+      default=argparse.SUPPRESS,
+      help='module of your own that the saved config of a run may import; '
+      'those that the command line or a config file names need no flag')
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that describe several processes."""
+  group = parser.add_argument_group(
+      'runs of several processes',
+      'TPU pods, SLURM, Kubernetes and Open MPI are detected. Elsewhere, set '
+      'the first three flags for each process.')
+  group.add_argument(
+      '--coordinator', metavar='HOST:PORT',
+      help='host of process 0, with a free port there')
+  for flag, metavar, default, text in (
+      ('--num-processes', 'N', None, 'number of processes; with 1, this '
+       'process runs on its own, even in a cluster'),
+      ('--process-id', 'I', None, 'number of this process, from 0'),
+      ('--start-timeout', 'SECS', 300, 'time limit for all processes to '
+       'connect (default: %(default)s)')):
+    group.add_argument(
+        flag, type=int, metavar=metavar, default=default, help=text)
 
 
 def add(parser: argparse.ArgumentParser, *flags: str) -> None:
@@ -102,8 +134,8 @@ def add_config(
       'them by --config=FILE.py --help')
 
 
-# Flags with their keys and types.
-_SHORT_FLAGS: Mapping[str, tuple[str, type]] = {
+# Short forms of flags, with their keys and types.
+SHORT_FLAGS: Mapping[str, tuple[str, type]] = {
     '--epochs': ('total.epochs', float),
     '--steps': ('total.steps', int),
     '--batch-size': ('batch_size', int),
@@ -122,7 +154,7 @@ def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
       '--workdir', required=True, metavar='DIR',
       help=f'{folder}; the same command resumes what was interrupted')
   group = parser.add_argument_group('short forms of config flags')
-  for flag, (key, kind) in _SHORT_FLAGS.items():
+  for flag, (key, kind) in SHORT_FLAGS.items():
     group.add_argument(
         flag, type=kind, metavar='N' if kind is int else 'X',
         dest=f'config.{key}',  # `batch_size` belongs to other commands.
@@ -130,33 +162,20 @@ def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
 
 
 def check_flag(flag: str, known: Sequence[str]) -> None:
-  """Raises a ValueError for an unknown flag that names the nearest ones.
-
-  Keys of the config are compared, too, where no flag is almost the same: they
-  take seconds to import.
-  """
+  """Raises a ValueError for an unknown flag that names the nearest ones."""
   if flag in known:
     return
-  given, meant = flag.replace('_', '-'), {name: [name] for name in known}
-  if ('--config' in known
-      and not difflib.get_close_matches(given, known, cutoff=0.8)
-      and (keys := registry.optional(registry.KEYS))):
-    short = {key: name for name, (key, _) in _SHORT_FLAGS.items()}
-    for key in keys.names_of_configs():
-      last = key.rpartition('.')[2].replace('_', '-')
-      meant.setdefault(f'--{last}', []).extend([
-          *{short.get(key, '')}.intersection(known), f'--config.{key}'])
-  close = difflib.get_close_matches(given, meant, n=1)
-  hint = ' or '.join(dict.fromkeys(meant[close[0]])) if close else ''
+  keys = registry.optional(registry.KEYS) if '--config' in known else None
+  hint = (keys.nearest_flag(flag, known) if keys else
+          registry.nearest(flag, known))
   raise ValueError(
-      f'Unknown flag {flag!r}.' + f' Did you mean {hint}?' * bool(hint)
-      + f' Known: {", ".join(known)}.')
+      f'Unknown flag {flag!r}.{hint} Known: {", ".join(known)}.')
 
 
 def short_overrides(args: argparse.Namespace) -> list[str]:
   """Returns the overrides 'section.key=value' of the short flags."""
   given = {key: vars(args).get(f'config.{key}')
-           for key, _ in _SHORT_FLAGS.values()}
+           for key, _ in SHORT_FLAGS.values()}
   return [f'{key}={value}' for key, value in given.items() if value is not None]
 
 
@@ -181,50 +200,6 @@ def parse_overrides(
   return result
 
 
-def add_data(
-    parser: argparse.ArgumentParser, *, positional: bool = False) -> None:
-  """Adds the flags of a dataset: --source and others for `data_overrides`."""
-  what = 'dataset, as in data.source: a folder, a TFDS name, ...'
-  if positional:
-    parser.add_argument('source', metavar='SOURCE', help=what)
-  else:
-    parser.add_argument('--source', required=True, metavar='DATA', help=what)
-  parser.add_argument(
-      '--data-dir', default='', metavar='DIR',
-      help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
-  parser.add_argument(
-      '--set', action='append', default=[], metavar='KEY=VALUE',
-      help='set another field of the section data, as --config.data.KEY=VALUE '
-      'does: table.label=breed')
-
-
-def data_overrides(args: argparse.Namespace) -> dict[str, Any]:
-  """Returns the fields of the section `data` given by `add_data`'s flags.
-
-  These are also read from --config.data.key=value, as messages name them.
-  """
-  return {'source': args.source, 'data_dir': args.data_dir,
-          **_data_keys(args, args.set)}
-
-
-def _data_keys(
-    args: argparse.Namespace, texts: Sequence[str] = ()) -> dict[str, Any]:
-  """Returns the keys in `texts` and those of --config.data.key=value."""
-  changed = parse_overrides(args.overrides, flag='--config')
-  if changed.keys() - {'data'}:
-    raise ValueError(
-        'This command takes keys of the section data, as '
-        f'--config.data.KEY=VALUE, but got --config.{args.overrides[0]}.')
-  found = parse_overrides([
-      *texts, *(text.partition('.')[2] for text in args.overrides)])
-  for name in found:  # Former keys are read from saved configs only.
-    schema.check_name(
-        name, [*vars(data_config.DataConfig())], what='key of data')
-  if found.get('target', '') is None:
-    found['target'] = 'none'  # A kind of labels.
-  return found
-
-
 def add_images(
     parser: argparse.ArgumentParser, *, required: bool = True,
     batch_size: int = 32,
@@ -244,10 +219,28 @@ def find_images(
     args: argparse.Namespace,
 ) -> tuple[dict[str, list[image_files.Labels]], dict[str, str]]:
   """Returns the images of `add_images` and errors; see `image_files.find`."""
-  section = data_config.parse(_data_keys(args))
+  section = data_config.parse(data_keys(args))
   return image_files.find(
       args.paths, columns_lib.LabelConfig(
           section.target, section.table, group=section.group))
+
+
+def data_keys(
+    args: argparse.Namespace, texts: Sequence[str] = ()) -> dict[str, Any]:
+  """Returns the keys in `texts` and those of --config.data.key=value."""
+  for text in args.overrides:
+    if not text.startswith('data.'):
+      raise ValueError(
+          'This command takes keys of the section data, as '
+          f'--config.data.KEY=VALUE, but got --config.{text}.')
+  found = parse_overrides([
+      *texts, *(text.removeprefix('data.') for text in args.overrides)])
+  for name in found:  # Former keys are read from saved configs only.
+    schema.check_name(
+        name, [*vars(data_config.DataConfig())], what='key of data')
+  if found.get('target', '') is None:
+    found['target'] = 'none'  # A kind of labels.
+  return found
 
 
 def check_output(path: str, suffixes: Sequence[str]) -> None:
@@ -257,10 +250,4 @@ def check_output(path: str, suffixes: Sequence[str]) -> None:
         f'{path} must end with {" or ".join(suffixes)}, which selects the '
         'format.')
   if path:
-    check_absent(path)
-
-
-def check_absent(path: str) -> None:
-  """Raises a `FileExistsError` if a local `path` exists."""
-  if not atomic_files.is_remote(path):
     atomic_files.check_absent(epath.Path(path))

@@ -27,7 +27,6 @@ with epy.lazy_imports():
   from vit_jax.data import preprocessing
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
-  from vit_jax.inference import thresholds
   from vit_jax.weights import save as save_lib
 
 
@@ -66,8 +65,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   notes = model.save(args.target, form=args.format, dtype=args.dtype)
   for note in notes:
     print(escape.line(f'note: {note}'))
-  if model.thresholds:
-    print(thresholds.NOT_WRITTEN)
   _verify(model, args.target)
   console.print_lines(
       f'wrote   {args.target} ({args.format}), '
@@ -80,7 +77,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       'parameters': tree.num_elements(model.params),
       'model': schema.to_plain(model.config),
       'preprocess': preprocessing.to_plain(model.preprocess), 'notes': notes,
-      'commit': commit, 'report': list(model.report)}
+      'commit': commit}
 
 
 def _verify(model: model_lib.Model, target: str) -> None:

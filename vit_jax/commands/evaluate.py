@@ -15,15 +15,14 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax import registry
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
   from etils import epath
 
   from vit_jax import console as console_lib
-  from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
-  from vit_jax.run import evaluate_checkpoint
   from vit_jax.run import evaluate_weights
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.weights import weights as weights_lib
@@ -52,14 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
   arguments.add(parser, '--flip', '--text-embeddings', '--labels')
-  parser.add_argument(
-      '--sensitivity', type=float, metavar='X',
-      help='roc: choose the highest thresholds that reach this sensitivity, '
-      'such as 0.95 (default: highest sensitivity + specificity)')
-  parser.add_argument(
-      '--store-thresholds', action='store_true',
-      help='store the thresholds of roc with the checkpoint; predict decides '
-      'by them')
+  if thresholds := registry.optional(registry.THRESHOLDS):
+    thresholds.add_arguments(parser)
   parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage: with --config, one of the config; without, a subfolder of '
@@ -73,32 +66,29 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   # The time limits of the run's config are not known yet.
   with watchdog_lib.Watchdog(
       log_config.LogConfig(), 'finding the checkpoint'):
-    config, weights = _find(args)
-  config = evaluate_weights.with_settings(
-      config, flip=args.flip, sensitivity=args.sensitivity)
+    weights = _open(args)
+    config = evaluate_weights.config_for(
+        weights, args.config, evaluators=args.evaluators.split(','),
+        overrides=args.overrides, stage=args.stage, source=args.source,
+        flip=args.flip)
+  if thresholds := registry.optional(registry.THRESHOLDS):
+    config = thresholds.configure(args, config, weights)
   run_folder = arguments.run_folder(args.workdir)
+  output = (epath.Path(args.output) if args.output else
+            run_folder and run_folder / 'evals')
   results = evaluate_weights.evaluate(
-      config, weights, prints=True, store_thresholds=args.store_thresholds,
-      output=(epath.Path(args.output) if args.output else
-              run_folder and run_folder / 'evals'))
+      config, weights, prints=True, output=output)
+  if thresholds:
+    thresholds.store_results(args, weights, results)
   print(f'checkpoint  {weights.address} ({weights.kind})')
   return 0, results
 
 
-def _find(
-    args: argparse.Namespace,
-) -> tuple[config_lib.Config, weights_lib.Weights]:
-  """Opens the weights; returns them with the config that evaluates them."""
-  weights: weights_lib.Weights
+def _open(args: argparse.Namespace) -> weights_lib.Weights:
+  """Opens the weights; those of a run say what was found."""
   if args.text_embeddings or args.labels:
-    weights = arguments.load_model(args, args.workdir)
-  else:
-    weights = evaluate_checkpoint.open_weights(args.workdir, which=args.which)
-    if weights.run:  # The summary of others contains them.
-      for note in weights.notes:
-        console_lib.print_lines(note)
-  config = evaluate_checkpoint.config_for(
-      weights, args.config, evaluators=args.evaluators.split(','),
-      overrides=args.overrides, stage=args.stage, source=args.source)
-  evaluate_checkpoint.print_differences(config, weights)
-  return config, weights
+    return arguments.load_model(args, args.workdir)
+  weights = evaluate_weights.open_weights(args.workdir, which=args.which)
+  for note in weights.notes if weights.run else ():  # Others have printed them.
+    console_lib.print_lines(note)
+  return weights

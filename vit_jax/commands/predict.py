@@ -55,40 +55,45 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   fields.check_range(args, 'top_k', low=1)
   found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
-  made = predicted_files.predict(
+  records, progress = predicted_files.predict(
       model, found, errors, batch_size=args.batch_size, top_k=args.top_k,
       flip=args.flip, output=args.output, masks=args.masks)
-  paths = {record['path'] for record in made.records}
+  predicted = [record for record in records if 'error' not in record]
+  count = len({record['path'] for record in predicted})
   if args.output:
     print(f'wrote {args.output}: '
-          + console_lib.format_count(len(made.records), 'prediction'))
+          + console_lib.format_count(len(predicted), 'prediction'))
   if args.masks:
     print(f'wrote {args.masks}: masks/ and overlays/ of '
-          + console_lib.format_count(len(paths), 'image'))
-  _print(model, made, sorted(paths), args.output or '--output=FILE.csv')
-  return made.progress.report(), made.records + made.failed
+          + console_lib.format_count(count, 'image'))
+  title = console_lib.format_count(count, 'image')
+  _print(model, predicted, predicted_files.label_columns(found), title,
+         args.output or '--output=FILE.csv')
+  return progress.report(), records
 
 
 def _print(
-    model: model_lib.Model, made: predicted_files.Predicted,
-    paths: Sequence[str], output: str,
+    model: model_lib.Model, predicted: Sequence[predicted_files.Record],
+    columns: Sequence[str], title: str, output: str,
 ) -> None:
   """Prints all classes of one image, or the first ones of several.
 
   `output` is the file with all predictions.
   """
-  count, folder = None if len(made.records) == 1 else _MAX_CLASSES, ''
+  folder, is_one = '', len(predicted) == 1
   with contextlib.suppress(ValueError):  # Absolute and relative paths.
-    folder = os.path.commonpath([*map(os.path.dirname, paths)])
-  console_lib.table(
-      console_lib.format_count(len(paths), 'image')
-      + f' in {escape.line(folder)}' * bool(folder)
-      + ', independent class probabilities (sigmoid)' * (
-          model.preprocess.activation == 'sigmoid'), *made.table(
-              model, folder, rows=_MAX_ROWS, classes=count))
-  limits = [f'{_MAX_ROWS} images'] * (len(made.records) > _MAX_ROWS)
-  if count and 'predictions' in made.records[0] and (
-      model.config.num_classes > count):
-    limits.append(f'{count} classes')
+    folder = os.path.commonpath(
+        [os.path.dirname(record['path']) for record in predicted])
+  if folder:
+    title += f' in {escape.line(folder)}'
+  if model.preprocess.activation == 'sigmoid':
+    title += ', independent class probabilities (sigmoid)'
+  console_lib.table(title, *predicted_files.table(
+      model, predicted[:_MAX_ROWS], columns, folder,
+      classes=None if is_one else _MAX_CLASSES))
+  limits = [f'{_MAX_ROWS} images'] * (len(predicted) > _MAX_ROWS)
+  if not is_one and 'predictions' in predicted[0] and (
+      model.config.num_classes > _MAX_CLASSES):
+    limits.append(f'{_MAX_CLASSES} classes')
   if limits:
     print(f'At most {" and ".join(limits)} are shown; {output} has all.')

@@ -64,6 +64,7 @@ def _print_summary(
   cost = ' and '.join(
       f'{console_lib.format_number(value)} core-hours on {kind}'
       for kind, value in hours.items())
-  print(f'cost     {console_lib.format_flops(1e18 * exaflops)}, {cost}\n'
-        f'curves   {workdir / workdir_lib.CURVES}\n'
-        f'summary  {workdir / workdir_lib.SUMMARY}')
+  print(f'cost     {console_lib.format_flops(1e18 * exaflops)}, {cost}')
+  for name in (workdir_lib.CURVES, workdir_lib.SUMMARY):
+    if (workdir / name).exists():
+      print(f'{name.partition(".")[0]:8} {workdir / name}')

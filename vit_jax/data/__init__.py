@@ -7,10 +7,8 @@
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import parse
 from vit_jax.data.dataset import Dataset
-from vit_jax.data.dataset import IGNORED
 from vit_jax.data.dataset import match_classes
 from vit_jax.data.dataset import with_classes
-from vit_jax.data.dataset import with_masks
 from vit_jax.data.images.ops import Operation
 from vit_jax.data.images.unreadable import UnreadableCounter
 from vit_jax.data.images.unreadable import UnreadableLog
@@ -28,4 +26,3 @@ from vit_jax.data.sources.protocol import DatasetSplits
 from vit_jax.data.sources.protocol import Metadata
 from vit_jax.data.sources.protocol import Source
 from vit_jax.data.splits.class_sampling import class_labels
-from vit_jax.data.splits.class_sampling import TooFewExamples

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -176,7 +177,7 @@ class DataConfig:
           f'dtype {self.dtype} needs value_range, the pixel values that become '
           '0 and 1, such as [0, 65535], or [0, 10000] for reflectances.')
     if self.value_range is not None and not (
-        -np.inf < self.value_range[0] < self.value_range[1] < np.inf):
+        -math.inf < self.value_range[0] < self.value_range[1] < math.inf):
       raise ValueError(
           'value_range must be a lower and a higher pixel value; got '
           f'{self.value_range}.')
@@ -190,15 +191,15 @@ class DataConfig:
       raise ValueError(
           "mean and std must both be 'measured', or neither; got "
           f'{self.mean!r} and {self.std!r}.')
-    if not isinstance(self.std, str) and not np.all(np.asarray(self.std) > 0):
-      raise ValueError(f'std must be positive; got {self.std}.')
-    scale = *self.target_scale.values(),
-    if len(scale[0]) != len(scale[1]) or not (
-        np.isfinite(scale).all() and min(scale[1], default=1) > 0):
+    if not isinstance(self.std, str):
+      fields.check_range(self, 'std', above=0)
+    fields.check_range(self, 'target_mean', low=-math.inf)
+    fields.check_range(self, 'target_std', above=0)
+    if len(self.target_mean) != len(self.target_std):
       raise ValueError(
-          'target_mean must have one finite number per target and target_std '
-          f'positive ones, but they are {scale[0]} and {scale[1]}. Remove both '
-          'to measure them.')
+          'target_mean and target_std must have one number per target, but are '
+          f'{self.target_mean} and {self.target_std}. Remove both to measure '
+          'them.')
 
   @property
   def sources(self) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """An open dataset: one split, and how its classes and masks are read."""
 
-from collections.abc import Sequence
 import contextlib
 import dataclasses
 from typing import Any
@@ -14,8 +13,6 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
-
-IGNORED = 255  # Value of mask pixels without a class, once read.
 
 
 class Cache(dict[int, dict[str, Any]]):
@@ -38,9 +35,9 @@ class Dataset(protocol.Metadata):
     split: the split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     excluded: summary of `data.exclude`; '' if it is not set.
-    masks: whether batches contain the segmentation masks; see `with_masks`.
+    masks: whether batches contain the segmentation masks; see `registry.MASKS`.
     ignored: value of mask pixels without a class if the classes are those of
-      the masks, which are then checked; it is read as `IGNORED`.
+      the masks, which are then checked; it is read as 255.
     splits: names of all splits.
     cache: decoded images, so that small datasets are decoded once.
   """
@@ -146,30 +143,3 @@ def with_classes(
   with contextlib.suppress(ValueError):
     return match_classes(dataset, classes, subset=subset)[0]
   return dataset
-
-
-def with_masks(
-    dataset: Dataset, classes: Sequence[str] = (), *, ignored: int = IGNORED,
-) -> Dataset:
-  """Returns the dataset with `segmentation` in its batches.
-
-  Args:
-    dataset: images with masks.
-    classes: names of the mask values from 0, which become the classes of the
-      dataset in place of the labels of images; () keeps these.
-    ignored: value of mask pixels without a class, with `classes`.
-
-  Raises:
-    ValueError: if there are no masks.
-  """
-  if not dataset.planned and protocol.SEGMENTATION not in dataset[0]:
-    raise ValueError(
-        f'{dataset.name} has no segmentation masks. Use a folder with images/ '
-        'and masks/, a TFDS dataset with the feature segmentation_mask, such '
-        'as oxford_iiit_pet, or shapes.')
-  if not classes:
-    return dataclasses.replace(dataset, masks=True)
-  return dataclasses.replace(
-      dataset, masks=True, ignored=ignored, num_classes=len(classes),
-      class_names=tuple(classes), multi_label=False, targets=(),
-      no_labels=protocol.NO_IMAGE_LABELS)

@@ -1,23 +1,20 @@
 """Reads, decodes, transforms and checks an example: one row of a host batch."""
 
 from collections.abc import Sequence
-import copy
 import dataclasses
 from typing import Any
 
-from jaxtyping import Float32, Float64, Int32, Shaped, UInt8
+from jaxtyping import Float32, Float64, Int32, UInt8
 import numpy as np
-from PIL import Image
 
+from vit_jax import registry
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
-from vit_jax.data.images import image_file
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 
 HostBatch = dict[str, np.ndarray]
-IGNORED = dataset_lib.IGNORED
 
 
 def padding(
@@ -46,18 +43,13 @@ class LoadExample:
   config: data_config.DataConfig
   train: bool
   ops: tuple[ops_lib.Operation, ...] = dataclasses.field(init=False)
-  mask_ops: tuple[ops_lib.Operation | None, ...] = dataclasses.field(init=False)
+  masks: Any = dataclasses.field(init=False)  # A `MaskReader`, if it has masks.
 
   def __post_init__(self):
     object.__setattr__(self, 'ops', self.config.build_ops(train=self.train))
-    masks = self.dataset.masks
-    if masks and self.train and (self.config.mixup or self.config.cutmix):
-      raise ValueError(
-          'data.mixup and data.cutmix do not apply to masks. Set both to 0.')
-    where = f'data.{"train" if self.train else "eval"}_ops'
-    object.__setattr__(self, 'mask_ops', tuple(
-        ops_lib.for_mask(op, where=where) if masks else None
-        for op in self.ops))
+    object.__setattr__(self, 'masks', self.dataset.masks and registry.load(
+        registry.MASKS).MaskReader(
+            self.dataset, self.config, self.ops, train=self.train))
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     row = padding(self.config, self.dataset)
@@ -71,20 +63,22 @@ class LoadExample:
       return row
     read, image, example = found
     with self.dataset.naming(read):
-      mask = self._mask(example, image.size) if self.dataset.masks else None
-      row['image'], mask = self._apply_ops(image, rng, mask)
+      if self.masks:
+        image, row[protocol.SEGMENTATION] = self.masks.apply(
+            example, image, self._generator(rng))
+        row['image'] = ops_lib.to_array(image, size=self.config.size)
+      else:
+        row['image'] = self._apply_ops(image, rng)
       if not self.dataset.is_unlabelled:  # Labels may be -1.
         row['label'] = self._encode_label(example['label'])
       row['mask'] = np.asarray(1, np.float32)
-      if mask is not None:
-        row[protocol.SEGMENTATION] = mask
       return row
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example after the operations."""
     index, image, _ = self._readable(index)
     with self.dataset.naming(index):
-      return self._apply_ops(image, np.random.default_rng(0))[0]
+      return self._apply_ops(image, np.random.default_rng(0))
 
   def original(self, index: int) -> tuple[np.ndarray, str]:
     """Returns the pixels of an example as stored, and its name."""
@@ -92,33 +86,10 @@ class LoadExample:
     return ops_lib.pixels(image), self.dataset.source.key(index)
 
   def original_mask(self, index: int) -> UInt8[np.ndarray, 'height width']:
-    """Returns the mask of an example at the size of the image as stored.
-
-    Raises:
-      ValueError: if the operations do not resize whole images.
-    """
-    ops_lib.check_whole(self.ops, where='data.eval_ops')
+    """Returns the mask of an example at the size of the image as stored."""
     index, image, example = self._readable(index)
     with self.dataset.naming(index):
-      return self._mask(example, image.size)
-
-  def _mask(
-      self, example: Any, size: tuple[int, int],
-  ) -> UInt8[np.ndarray, 'height width']:
-    """Returns the mask of an image of size (width, height)."""
-    mask = read_mask(example[protocol.SEGMENTATION], image_size=size,
-                     max_pixels=self.config.max_pixels)
-    ignored, num_classes = self.dataset.ignored, self.dataset.num_classes
-    if ignored is None:
-      return mask
-    mask = np.where(mask == ignored, np.uint8(IGNORED), mask)
-    wrong = mask[(mask >= num_classes) & (mask != IGNORED)]
-    if wrong.size:
-      raise ValueError(
-          f'its mask has the value {wrong[0]}, but the {num_classes} classes '
-          f'have the values 0 to {num_classes - 1}, and pixels without a class '
-          f'{ignored}. Correct objective.classes or objective.ignored.')
-    return mask
+      return self.masks.read_original(example, image.size)
 
   def _readable(self, index: int) -> tuple[int, ops_lib.Picture, Any]:
     """Returns index, image and record of an example, or of its replacement."""
@@ -165,12 +136,10 @@ class LoadExample:
     """Returns the decoded image of an example, and its other fields."""
     with self.dataset.naming(index, kind=unreadable_lib.UnreadableError):
       cache, max_bytes = self.dataset.cache, self.config.cache_mib * 2**20
-      if self.dataset.masks:
-        max_bytes = 0  # Masks are not cached.
-      cached = cache.get(index) if max_bytes else None
-      example = cached or self.dataset[index]
+      example = cache.get(index) or self.dataset[index]
       image = self.config.decode(example['image'])
-      if max_bytes and not cached:
+      # Masks are not cached.
+      if max_bytes and index not in cache and not self.dataset.masks:
         pixels = ops_lib.pixels(image)
         if cache.num_bytes + pixels.nbytes <= max_bytes:
           cache[index] = {'image': pixels, 'label': example['label']}
@@ -182,9 +151,9 @@ class LoadExample:
   ) -> Int32[np.ndarray, '...'] | Float32[np.ndarray, 'targets']:
     """Returns a class index, a list padded with -1, or scaled targets."""
     if self.dataset.targets:
-      return standardise(
-          label, self.dataset.targets, mean=self.config.target_mean,
-          std=self.config.target_std)
+      values = to_vector(label, self.dataset.targets)  # NaN stays NaN.
+      return ((values - self.config.target_mean)
+              / self.config.target_std).astype(np.float32)
     indices = np.unique(np.asarray(label, np.int64))
     num_classes, max_labels = self.dataset.num_classes, self.config.max_labels
     invalid = indices[(indices < 0) | (indices >= num_classes)]
@@ -204,70 +173,17 @@ class LoadExample:
 
   def _apply_ops(
       self, image: ops_lib.Picture, rng: np.random.Generator,
-      mask: UInt8[np.ndarray, 'height width'] | None = None,
-  ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Applies the operations to an image and its mask, if it has one."""
-    if not self.train and any(op.is_random for op in self.ops):
-      rng = np.random.default_rng(0)  # As in predictions, for every image.
-    # Operations pad with zeros, which stand for pixels without a class.
-    inverted = None if mask is None else Image.fromarray(IGNORED - mask)
-    for op, mask_op in zip(self.ops, self.mask_ops):
-      if inverted is not None and mask_op is not None:
-        inverted = mask_op(inverted, copy.deepcopy(rng))
+  ) -> np.ndarray:
+    """Returns the pixels of an image after the operations."""
+    rng = self._generator(rng)
+    for op in self.ops:
       image = op(image, rng)
-    return ops_lib.to_array(image, size=self.config.size), (
-        None if inverted is None else IGNORED - np.asarray(inverted))
+    return ops_lib.to_array(image, size=self.config.size)
 
-
-# ------------------------------------------------------------ masks, targets
-
-
-def read_mask(
-    mask: bytes | Shaped[np.ndarray, '...'], *, image_size: tuple[int, int],
-    max_pixels: int,
-) -> UInt8[np.ndarray, 'height width']:
-  """Returns the class of each pixel of an image.
-
-  `mask` is an image file (grey or palette) or an array of class indices;
-  `image_size` is the (width, height) of the image. Raises a `ValueError` for
-  other masks.
-  """
-  if isinstance(mask, bytes):
-    try:
-      file = image_file.open_image(mask, max_pixels=max_pixels)
-      file.load()
-      mask = np.asarray(file)
-    except Exception as error:
-      raise ValueError(f'its mask cannot be read: {error}') from error
-  if mask.ndim != 2 or mask.dtype.kind not in 'bui' or not (
-      0 <= mask.min() <= mask.max() <= 255):
-    raise ValueError(
-        f'its mask has pixels {mask.dtype} {list(mask.shape)} up to '
-        f'{mask.max()}; expected one class from 0 to 255 per pixel, as in a '
-        'grey or palette PNG.')
-  if mask.shape[::-1] != image_size:
-    raise ValueError(
-        f'its mask has {mask.shape[0]} x {mask.shape[1]} pixels, but the image '
-        f'has {image_size[1]} x {image_size[0]}.')
-  return mask.astype(np.uint8)
-
-
-def standardise(
-    label: Any, targets: Sequence[str], *, mean: Sequence[float],
-    std: Sequence[float],
-) -> Float32[np.ndarray, 'targets']:
-  """Returns (label - mean) / std; NaN (missing) stays NaN.
-
-  Raises:
-    ValueError: if the number of targets differs.
-  """
-  if len(mean) != len(targets):
-    raise ValueError(
-        f'data.target_mean has {len(mean)} numbers, but there are '
-        f'{len(targets)} targets: {", ".join(targets)}. Remove target_mean and '
-        'target_std to measure them.')
-  values = to_vector(label, targets)
-  return ((values - np.asarray(mean)) / np.asarray(std)).astype(np.float32)
+  def _generator(self, rng: np.random.Generator) -> np.random.Generator:
+    """Returns the generator of the operations of an example."""
+    # In evaluation the same for every image, as in predictions.
+    return rng if self.train else np.random.default_rng(0)
 
 
 def to_vector(

@@ -54,11 +54,8 @@ def open_dataset(
       config.split if split is None else split or opened.eval_split,
       opened.splits)
   is_mixed = source is None and bool(config.mixture)
-  if is_mixed and '[' in wanted:
-    raise ValueError(
-        f'The split {wanted!r} is a part of data.mixture, whose examples are '
-        'in the order of its sources. Evaluate on a part of one source: '
-        f'--config.evals.NAME.source={config.sources[0]}.')
+  if is_mixed:
+    mixture.mixer().check_split(config.mixture, wanted)
   # Splits of tables that have no labels cannot be read at all.
   split_strings.check_labelled(wanted, {*opened.unlabelled} - (
       set() if labelled else {*opened.splits}), name=name)
@@ -73,8 +70,8 @@ def open_dataset(
       **{**vars(opened), 'splits': tuple(opened.splits)})
   own_split = split is None and source is None
   if config.exclude and source is None and not opened.planned:
-    dataset = _exclude(
-        dataset, config, trained=split_strings.expand_all(
+    dataset = registry.load(registry.EXCLUDE)(
+        dataset, config.exclude, trained=split_strings.expand_all(
             config.split, opened.splits), may_match_none=not own_split)
   if own_split:
     dataset = _reduce(dataset, config)
@@ -100,7 +97,7 @@ def _open_splits(
   try:
     return open_source.open_splits(config, source=source, whole=whole)
   except (ValueError, OSError):
-    planned = open_source.open_planned(
+    planned = registry.load(registry.PLANNED)(
         source or config.source) if data_optional else None
     if planned is None:
       raise
@@ -115,23 +112,6 @@ def _advise_labels(no_labels: str) -> str:
   gap = '\n' if '\n' in no_labels else ' '  # Flags are pasted.
   return (f'{no_labels}{gap}To train without labels, use an objective such as '
           'mae (docs/data.md).')
-
-
-def _exclude(
-    dataset: dataset_lib.Dataset, config: data_config.DataConfig, *,
-    trained: str, may_match_none: bool,
-) -> dataset_lib.Dataset:
-  """Leaves out the examples that `data.exclude` names from training splits.
-
-  Also from the neighbours of k-NN, and others that are fitted to.
-  """
-  if not {*split_strings.names(dataset.split)} <= {
-      *split_strings.names(trained)}:
-    return dataset
-  examples, summary = registry.load(registry.EXCLUDE)(
-      dataset.source, config.exclude, name=dataset.title,
-      may_match_none=may_match_none)
-  return dataclasses.replace(dataset, source=examples, excluded=summary)
 
 
 def _reduce(

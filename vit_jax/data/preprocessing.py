@@ -1,22 +1,21 @@
 """Preprocessing of images for a model, and the meaning of its outputs.
 
 The image operations are `data.eval_ops`: a run's evaluation, `predict`
-and every other user of a model execute the same record. timm and Hugging Face
-describe a resize and a central crop by three terms, see `ResizeAndCrop`.
+and every other user of a model execute the same record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 from typing import Any, Literal
 
 import numpy as np
 
 from vit_jax import fields
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
-from vit_jax.data.images import resize as resize_lib
 
 Activation = Literal['softmax', 'sigmoid', 'none']
 
@@ -76,6 +75,15 @@ class Preprocess:
     """The operations as plain data, like `data.eval_ops`."""
     return ops_lib.to_sections(self.ops or ())
 
+  @property
+  def description(self) -> str:
+    """The operations as text: 'resize(shorter=256), central_crop(size=...)'."""
+    return ', '.join(
+        f'{section["op"]}(' + ', '.join(
+            f'{f.name}={getattr(op, f.name)}' for f in dataclasses.fields(op)
+            if getattr(op, f.name) != f.default) + ')'
+        for op, section in zip(self.ops or (), self.sections))
+
   def resized(self, resolution: tuple[int, int]) -> 'Preprocess':
     """Returns the preprocessing for another resolution; sizes are scaled."""
     if resolution == self.resolution:
@@ -91,79 +99,24 @@ class Preprocess:
     return dataclasses.replace(self, resolution=resolution, ops=ops)
 
 
-@dataclasses.dataclass(frozen=True)
-class ResizeAndCrop:
-  """A resize and a central crop, in the terms of timm.
-
-  Attributes:
-    keep_aspect: whether to keep the aspect ratio, rather than to resize to the
-      exact size before the crop.
-    crop: fraction of the resized side that the crop keeps.
-    interpolation: filter of the resize.
-  """
-  keep_aspect: bool = False
-  crop: float = 1.0
-  interpolation: resize_lib.Method = 'bilinear'
-
-  def __post_init__(self):
-    fields.check_range(self, 'crop', above=0, most=1)
-
-  @classmethod
-  def of(
-      cls, preprocess: Preprocess,
-  ) -> tuple['ResizeAndCrop', resize_lib.Rounding]:
-    """Returns the terms of a preprocessing, and its rounding.
-
-    Raises:
-      ValueError: if they do not describe its operations.
-    """
-    ops, sections = preprocess.ops or (), preprocess.sections
-    if ops and sections[0]['op'] == 'resize' and 'rounding' in sections[-1]:
-      rounding = sections[-1]['rounding']
-      terms = cls(
-          keep_aspect='size' not in sections[0],
-          crop=min(1.0, min(preprocess.resolution) / min(ops[0].least)),
-          interpolation=sections[0]['method'])
-      if terms.ops(preprocess.resolution, rounding) == ops:
-        return terms, rounding
-    raise ValueError(
-        f'The image operations of the model, {sections}, are not described by '
-        'keep_aspect and crop. Override ops instead.')
-
-  def ops(
-      self, resolution: tuple[int, int],
-      rounding: resize_lib.Rounding = 'torchvision',
-  ) -> tuple[ops_lib.Operation, ...]:
-    """Returns the operations for a resolution."""
-    # Rounded down as in timm; 224 / (224 / 248) may be slightly less than 248.
-    target = height, width = (int(resolution[0] / self.crop + 1e-9),
-                              int(resolution[1] / self.crop + 1e-9))
-    if not self.keep_aspect:
-      resize = ops_lib.Resize(target, method=self.interpolation)
-    elif height == width:
-      resize = ops_lib.Resize(
-          shorter=height, method=self.interpolation, rounding=rounding)
-    else:
-      resize = ops_lib.Resize(cover=target, method=self.interpolation)
-    if resize.size == resolution:
-      return resize,
-    return resize, ops_lib.CentralCrop(resolution, rounding)
+FIELDS = tuple(f.name for f in dataclasses.fields(Preprocess))
 
 
-TERMS = tuple(f.name for f in dataclasses.fields(ResizeAndCrop))
-NAMES = (*(f.name for f in dataclasses.fields(Preprocess)), *TERMS)
+def names() -> tuple[str, ...]:
+  """Returns the settings that `override` takes."""
+  terms = registry.optional(registry.PREPROCESSING_TERMS)
+  return (*FIELDS, *(terms.NAMES if terms else ()))
 
 
 def parse(section: Mapping[str, Any]) -> Preprocess:
   """Returns the typed record, also from text of flags.
 
-  One number stands for both sides or all channels.
-
-  Args:
-    section: fields of `Preprocess`, with `ops` as plain data, or of
-      `ResizeAndCrop` instead of `ops`. With `ops`, `interpolation` is the
-      method of operations that name none.
+  One number stands for both sides or all channels. `ops` are plain data, or
+  typed; terms of `registry.PREPROCESSING_TERMS` may replace them.
   """
+  others = section.keys() - {*FIELDS}
+  if others and others & {*names()}:
+    return registry.load(registry.PREPROCESSING_TERMS).parse(section)
   section = {
       name: schema.convert(value, Any, where=name)
       if name in ('resolution', 'mean', 'std', 'channels', 'ops') else value
@@ -173,37 +126,18 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
     value = np.asarray(section.get(name))
     if value.size == 1 and value.dtype.kind in 'if':
       section[name] = (value.item(),) * count
-  terms = {name: section.pop(name) for name in TERMS if name in section}
-  sections = section.pop('ops', None)
+  ops = section.pop('ops', None)
   result = schema.parse(Preprocess, section, where='preprocess')
-  described = schema.parse(ResizeAndCrop, terms, where='preprocess')
-  if sections is None:
-    ops = described.ops(result.resolution)
-  elif {'keep_aspect', 'crop'} & terms.keys():
-    raise ValueError(
-        'ops describes the image operations, so that keep_aspect and crop must '
-        'be left out.')
-  else:
-    ops = build_ops(sections, result, method=terms.get('interpolation'))
-  return dataclasses.replace(result, ops=ops)
+  return result if ops is None else dataclasses.replace(
+      result, ops=_build_ops(ops, result))
 
 
-def build_ops(
-    sections: Sequence[Any], preprocess: Preprocess, *,
-    method: str | None = None,
-) -> tuple[Any, ...]:
-  """Returns typed operations; raises ValueError for unsuitable ones.
-
-  `method` is that of each resize that names none.
-  """
+def _build_ops(sections: Any, preprocess: Preprocess) -> tuple[Any, ...]:
+  """Returns typed operations; raises ValueError for unsuitable ones."""
   if not isinstance(sections, (list, tuple)):
     raise ValueError(f'ops must be a list, but is {sections!r}.')
   if all(isinstance(op, ops_lib.Operation) for op in sections):
     return tuple(sections)
-  if method:
-    sections = [{'method': method, **section}
-                if section.get('op') == 'resize' else section
-                for section in sections]
   return ops_lib.build(
       sections, size=preprocess.resolution, where='ops',
       any_channels=not decode.is_picture(
@@ -215,7 +149,8 @@ def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
 
   Args:
     preprocess: the preprocessing of weights.
-    given: as the argument of `parse`.
+    given: fields of `Preprocess`, as for `parse`. The settings of
+      `registry.PREPROCESSING_TERMS` change a resize and a crop.
 
   Raises:
     ValueError: if the operations are no resize and crop, whose terms could be
@@ -223,22 +158,15 @@ def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
   """
   if not given:
     return preprocess
+  fields_given = {
+      name: value for name, value in given.items() if name in FIELDS}
   resolution = parse(
-      {'resolution': preprocess.resolution, **given}).resolution
+      {'resolution': preprocess.resolution, **fields_given}).resolution
   result = preprocess.resized(resolution)
-  section = {**vars(result), **given, 'resolution': resolution}
-  terms = {name: section.pop(name) for name in TERMS
-           if name in given and 'ops' not in given}
-  if terms.keys() == {'interpolation'}:
-    section['ops'] = [
-        {**op, 'method': terms['interpolation']}
-        if op['op'] == 'resize' else op for op in result.sections]
-  elif terms:
-    described, rounding = ResizeAndCrop.of(result)
-    section['ops'] = schema.parse(
-        ResizeAndCrop, {**vars(described), **terms},
-        where='preprocess').ops(resolution, rounding)
-  return parse(section)
+  if len(fields_given) < len(given):
+    fields_given['ops'] = registry.load(registry.PREPROCESSING_TERMS).change(
+        result, given)
+  return parse({**vars(result), **fields_given, 'resolution': resolution})
 
 
 def to_plain(preprocess: Preprocess) -> dict[str, Any]:

@@ -27,9 +27,14 @@ def measured(
         registry.MEASURE)(config, dataset)
     config = dataclasses.replace(config, mean=mean, std=std)
   config = dataclasses.replace(config, **vars(config.value_scale))
-  if not dataset.targets or config.target_mean:
+  count, given = len(dataset.targets), len(config.target_mean)
+  if count and given not in (0, count):
+    raise ValueError(
+        f'data.target_mean has {given} numbers, but there are {count} targets: '
+        f'{", ".join(dataset.targets)}. Remove target_mean and target_std to '
+        'measure them.')
+  if given or not count:
     return config
-  count = len(dataset.targets)
   means, stds = ((0.0,) * count, (1.0,) * count) if dataset.planned else (
       _measure_targets(dataset))
   return dataclasses.replace(config, target_mean=means, target_std=stds)
@@ -75,10 +80,9 @@ def inherit(
     value = trained.get(name, 'auto')
     if getattr(config, name) != 'auto' or value == 'auto':
       continue
-    different = isinstance(value, (list, tuple)) and sorted({*value})
-    if different and len(different) == 1:
-      value = different[0]
-    elif value == 'measured' or (different and len(value) != config.channels):
+    if isinstance(value, (list, tuple)) and len({*value}) == 1:
+      value = value[0]
+    elif value == 'measured' or np.size(value) not in (1, config.channels):
       raise ValueError(
           f'data.{name} is auto, that of the initial weights, but theirs is '
           f'{value}, and the images have {config.channels} channels. Set '
@@ -97,17 +101,13 @@ def scale_notes(
     trained: scale of the weights.
   """
   notes = []
-  ranges = [tuple(each.value_range or value_scale_lib.DEFAULT_RANGE)
-            for each in (config, trained)]
-  if ranges[0] != ranges[1]:
-    notes.append(f'note: data.value_range is {ranges[0]}, but the weights are '
-                 f'for {ranges[1]}')
-  for name in ('mean', 'std'):
-    theirs, ours = (getattr(each, name) for each in (trained, config))
-    sizes = np.size(ours), np.size(theirs)
-    other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
-    if isinstance(ours, str) or isinstance(theirs, str) or other_channels:
-      continue
+  for name in ('value_range', 'mean', 'std'):
+    both = getattr(config, name), getattr(trained, name)
+    ours, theirs = (value_scale_lib.DEFAULT_RANGE if value is None else value
+                    for value in both)
+    sizes = {np.size(ours), np.size(theirs)} - {1}
+    if isinstance(ours, str) or len(sizes) > 1:
+      continue  # Not measured yet, or of other channels.
     if not np.allclose(ours, theirs):
       notes.append(f'note: data.{name} is {ours}, but the weights are for '
                    f'{tuple(np.atleast_1d(theirs).tolist())}')

@@ -46,10 +46,3 @@ class ValueScale:
     """Returns model inputs for pixels in [0, 1]."""
     return (pixels - np.asarray(self.mean, np.float32)) / np.asarray(
         self.std, np.float32)
-
-  def denormalize(
-      self, inputs: Float[Pixels, '... channels'],
-  ) -> Float[Pixels, '... channels']:
-    """Inverts `normalize`."""
-    return inputs * np.asarray(self.std, np.float32) + np.asarray(
-        self.mean, np.float32)

@@ -33,7 +33,8 @@ def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:
           f'evals: {name!r} cannot be the name of an evaluator: metrics are '
           'called NAME/METRIC, and those of training train/METRIC. Use another '
           'name.')
-    where, section = f'evals.{name}', {'name': 'auto', **section}
+    where = f'evals.{name}'
+    section = {'name': 'auto', **schema.check_section(section, where=where)}
     record = config_type(section['name'], where=where)
     # Runs have stored keys that ended; flags must not set them.
     records[name] = schema.parse(record, {

@@ -5,6 +5,7 @@ from typing import Literal
 
 from vit_jax import data
 from vit_jax import metrics
+from vit_jax import registry
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import multi_label as multi_label_lib
@@ -30,8 +31,6 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
   real_labels: str = ''
 
   def metrics(self) -> tuple[evaluator.Metric, ...]:
-    if self.real_labels:
-      return (metrics.ACCURACY,)
     return (metrics.ACCURACY, metrics.PRECISION_AT_1,
             metrics.MEAN_AVERAGE_PRECISION, TOP_K_ACCURACY, metrics.LOSS)
 
@@ -40,38 +39,32 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
       return ('accuracy',)
     if dataset.multi_label:
       return ('precision_at_1', *('mean_average_precision',) * (
-          self._ranks_classes(dataset.num_classes)), 'loss')
+          dataset.num_classes <= MAX_RANKED), 'loss')
     top_k = (f'accuracy_top_{TOP_K}',) * (dataset.num_classes > TOP_K)
     return ('accuracy', *top_k, 'loss')
 
-  def _ranks_classes(self, num_classes: int) -> bool:
-    # The scores of all classes of all examples must fit into host memory.
-    return num_classes <= MAX_RANKED and not self.real_labels
-
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    split = context.open(self, real_labels=self.real_labels)
+    if self.real_labels:
+      return registry.load(registry.REAL_LABELS)(context, self)
+    split = context.open(self)
     context.check_classes(split)
     dataset = split.dataset
-    if dataset.multi_label and self._ranks_classes(dataset.num_classes):
+    # The scores of all classes of all examples must fit into host memory.
+    if dataset.multi_label and dataset.num_classes <= MAX_RANKED:
       return multi_label_lib.evaluate(context, split)
 
     def batch_means(
         params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
       logits, labels = context.predict(params, batch)['logits'], batch['label']
-      mask, values = batch['mask'], {}
-      if not self.real_labels:
-        values['loss'] = context.loss(logits, labels)
+      values = {'loss': context.loss(logits, labels)}
       if dataset.multi_label:
-        name = 'accuracy' if self.real_labels else 'precision_at_1'
-        values[name] = metrics.precision_at_1(logits, labels)
-        if self.real_labels:
-          mask = mask * (labels > 0).any(axis=-1)
+        values['precision_at_1'] = metrics.precision_at_1(logits, labels)
       else:
         values['accuracy'] = metrics.top_k_correct(logits, labels, k=1)
         if logits.shape[-1] > TOP_K:
           values[f'accuracy_top_{TOP_K}'] = metrics.top_k_correct(
               logits, labels, k=TOP_K)
-      return {name: metrics.Mean.from_model_output(value, mask)
+      return {name: metrics.Mean.from_model_output(value, batch['mask'])
               for name, value in values.items()}
 
     return passes.mean(split, batch_means)

@@ -76,12 +76,10 @@ class Context:
     activation: maps logits to probabilities.
     train_data: training data, with the classes of the model's head.
     open_split: opens (split, source='', batch_size=None, per_class=0,
-      seeds=(0,), allow_fewer=False, real_labels='', masks=False,
-      head_classes=False), where `per_class` samples that many examples of each
-      class for each seed, or all of a smaller class with `allow_fewer`,
-      `real_labels` is a file of ReaL labels, `masks` adds `segmentation` to
-      batches, and `head_classes` numbers the classes as the head, if it has
-      them all.
+      seeds=(0,), relabel=None, head_classes=False), where `per_class` samples
+      that many examples of each class for each seed, or all of a smaller class,
+      `relabel` maps the dataset to one with other labels or with masks, and
+      `head_classes` numbers the classes as the head, if it has them all.
     grid: rows and columns of the patches, the last of the tokens.
     note: prints a line, '' for none.
   """
@@ -173,8 +171,6 @@ class Result:
     mistakes: wrong predictions, the most confident first.
     images: returns uint8 images [height, width, channels] to draw with the
       tables.
-    thresholds: threshold of each class of the model, if the evaluator chooses
-      them; NaN for the negative one of two classes.
     printed: headings and rows to print in place of the metrics, if any.
     details: title, headings and rows of further tables to print.
   """
@@ -183,7 +179,6 @@ class Result:
   class_names: tuple[str, ...] | None = None
   mistakes: tuple[Mistake, ...] = ()
   images: Callable[[], list[np.ndarray]] = list
-  thresholds: tuple[float, ...] = ()
   printed: Printed | None = None
   details: tuple[tuple[str, Printed], ...] = ()
 
@@ -232,8 +227,6 @@ class EvaluatorConfig:
   reports_objective: ClassVar[bool] = False
   # Field with the split that the evaluator is fitted to, disjoint from `split`.
   fit_field: ClassVar[str] = ''
-  # Whether it chooses thresholds, for a `sensitivity` if that is set.
-  chooses_thresholds: ClassVar[bool] = False
   # Keys of earlier versions, which are ignored in saved configs.
   ended: ClassVar[tuple[str, ...]] = ()
 

@@ -9,7 +9,7 @@ feature of 100, large enough that its weight is hardly penalised. A logistic
 regression and nearest neighbours can share the features.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import dataclasses
 import itertools
 from typing import ClassVar, Literal
@@ -19,9 +19,7 @@ import numpy as np
 from sklearn import linear_model
 from sklearn import metrics as sklearn_metrics
 
-from vit_jax import data
 from vit_jax import fields
-from vit_jax import nearest_neighbours
 from vit_jax import types
 from vit_jax.data.splits import holdout
 from vit_jax.data.splits import split_strings
@@ -88,10 +86,14 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
     test = context.open(self)
     # Called first, because its error for multi-label data is the clearest.
     extract_test = features_lib.extract(context, test, self.feature)
-    all_shots, train = _open_train(self, context)
+    shots = self.shots or SHOTS
+    train = context.open(
+        dataclasses.replace(self, split=self.train_split),
+        per_class=max(shots) if min(shots) else ALL,
+        seeds=tuple(range(self.seeds)))
     extract_train = features_lib.extract(
         context, train, self.feature, test=test)
-    _check_classes(context, train)
+    shots = self._possible_shots(context, train)
 
     def run(
         params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
@@ -100,15 +102,17 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
       assert train.ranks is not None
       groups = split_strings.groups(train.dataset.source)
       result: dict[str, float] = {}
-      for classifier, shots in itertools.product(self.classifiers, all_shots):
+      for classifier, count in itertools.product(self.classifiers, shots):
         found = []
         # All images are the same sample for every seed.
-        for ranks in train.ranks if shots else train.ranks[:1]:
-          found.append(_accuracy(
-              self, classifier, train_features, ranks, groups, test_features,
-              shots=shots, num_classes=train.dataset.num_classes))
+        for ranks in train.ranks if count else train.ranks[:1]:
+          chosen = (ranks >= 0) & (ranks < (count or ALL))
+          predictions = _predict(
+              self, classifier, train_features, chosen, ranks % 5 == 4, groups,
+              test_features.values, shots=count)
+          found.append(np.mean(test_features.labels == predictions))
           on_batch()
-        metric = _metric(classifier, shots)
+        metric = _metric(classifier, count)
         result[metric] = float(np.mean(found))
         if len(found) > 1:
           result[f'{metric}_std'] = float(np.std(found, ddof=1))
@@ -118,6 +122,35 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
 
     return run
 
+  def _possible_shots(
+      self, context: evaluator.Context, train: evaluator.Split,
+  ) -> tuple[int, ...]:
+    """Returns the shots to evaluate, for which all classes are large enough."""
+    shots = self.shots or SHOTS
+    if train.ranks is None:  # A plan has no data.
+      return shots
+    sampled = train.ranks[0][train.ranks[0] >= 0]
+    # The number of ranks that all classes have.
+    smallest = int((np.bincount(sampled) == train.dataset.num_classes).sum())
+    if not smallest:
+      raise ValueError(
+          f'{context.where}: {train.dataset.title} has no examples of some of '
+          f'the {train.dataset.num_classes} classes, which could never be '
+          'predicted. Use a larger train_split.')
+    possible = tuple(s for s in shots if s <= smallest or 0 in shots)
+    if possible == shots:
+      return shots
+    if self.shots:
+      raise ValueError(
+          f'{context.where} needs {max(shots)} images of each class (shots), '
+          f'but a class of train_split {self.train_split!r} has {smallest}. '
+          'Use fewer, or a larger train_split.')
+    context.note(
+        f'note: {context.where} leaves out the shots '
+        f'{", ".join(str(s) for s in shots if s not in possible)}: a class '
+        f'of {self.train_split} has {smallest} images')
+    return possible
+
 
 def _metric(classifier: str, shots: int) -> str:
   """Returns '5_shot', 'linear_5_shot' or 'knn_all_shot'."""
@@ -125,130 +158,48 @@ def _metric(classifier: str, shots: int) -> str:
   return f'{prefix}{shots or "all"}_shot'
 
 
-def _open_train(
-    config: FewshotConfig, context: evaluator.Context,
-) -> tuple[tuple[int, ...], evaluator.Split]:
-  """Returns the shots to evaluate, and the images sampled for them."""
-  def open_split(shots: Sequence[int]) -> evaluator.Split:
-    return context.open(
-        dataclasses.replace(config, split=config.train_split),
-        per_class=max(shots) if min(shots) else ALL,
-        allow_fewer=not min(shots), seeds=tuple(range(config.seeds)))
-
-  shots = config.shots or SHOTS
-  try:
-    return shots, open_split(shots)
-  except data.TooFewExamples as error:
-    fewest = min(error.classes.values())
-    possible = tuple(s for s in shots if s <= fewest)
-    if config.shots or not possible:
-      raise ValueError(
-          f'{context.where} needs {max(shots)} images of each class (shots), '
-          f'but {len(error.classes)} class(es) of train_split '
-          f'{config.train_split!r} have fewer, the smallest {fewest}. Use '
-          'fewer, or a larger train_split.') from error
-  context.note(
-      f'note: {context.where} leaves out the shots '
-      f'{", ".join(str(s) for s in shots if s not in possible)}: a class '
-      f'of {config.train_split} has {fewest} images')
-  return possible, open_split(possible)
-
-
-def _check_classes(
-    context: evaluator.Context, train: evaluator.Split) -> None:
-  """Raises if a class has no training image: it could never be predicted."""
-  if train.ranks is None:  # A plan has no data.
-    return
-  count = int((train.ranks[0] == 0).sum())
-  if count != train.dataset.num_classes:
-    raise ValueError(
-        f'{context.where}: {train.dataset.title} has examples of {count} of '
-        f'{train.dataset.num_classes} classes. Use a larger train_split.')
-
-
-def _accuracy(
+def _predict(
     config: FewshotConfig, classifier: str, train: features_lib.Features,
-    ranks: Int[np.ndarray, 'examples'],
+    chosen: Bool[np.ndarray, 'examples'],
+    held_out: Bool[np.ndarray, 'examples'],
     groups: UInt64[np.ndarray, 'examples'] | None,
-    test: features_lib.Features, *, shots: int, num_classes: int,
-) -> float:
-  """Returns the accuracy of one random sample."""
-  chosen = (ranks >= 0) & (ranks < (shots or ALL))
+    queries: Float[np.ndarray, 'queries width'], *, shots: int,
+) -> Int[np.ndarray, 'queries']:
+  """Returns the classes of queries, predicted from the chosen images.
+
+  `held_out` are images that select a penalty, unless `groups` decide.
+  """
+  values, labels = train.values[chosen], train.labels[chosen]
   if classifier == 'knn':
     usual = knn.KnnConfig()
-    cosines, rows = nearest_neighbours.nearest(
-        test.values, train.values[chosen],
-        k=min(usual.k, shots or usual.k, int(chosen.sum())))
-    return float(np.mean(test.labels == knn.predict(
-        cosines, train.labels[chosen][rows], temperature=usual.temperature,
-        num_classes=num_classes)))
-  standardise = standardiser(train.values[chosen])
-  if classifier == 'linear':
-    held_out = ranks[chosen] % 5 == 4
-    if groups is not None and held_out.any():
-      held_out = holdout.hold_out(
-          groups[chosen], train.labels[chosen], fraction=0.2)
-    fitted = logistic_regression(
-        standardise(train.values[chosen])[:, :-1], train.labels[chosen],
-        held_out=held_out)
-    return _share_correct(
-        lambda x: fitted.predict(standardise(x)[:, :-1]),
-        test.values, test.labels)
-  targets = np.where(
-      train.labels[chosen][:, None] == np.arange(num_classes), 1.0, -1.0)
-  weights, = ridge(
-      standardise(train.values[chosen]), targets, (config.penalty,))
-  return _share_correct(
-      lambda x: (standardise(x) @ weights).argmax(axis=-1),
-      test.values, test.labels)
-
-
-def _share_correct(
-    predict: Callable[[np.ndarray], np.ndarray],
-    values: Float[np.ndarray, 'examples width'],
-    labels: Int[np.ndarray, 'examples'],
-) -> float:
-  blocks = np.array_split(values, -(-len(values) // _BLOCK_ROWS))
-  return float(np.mean(labels == np.concatenate([*map(predict, blocks)])))
+    k = min(usual.k, shots or usual.k, len(labels))
+    return knn.predict(queries, values, labels, k=k,
+                       temperature=usual.temperature)
+  held_out = held_out[chosen]
+  if groups is not None and held_out.any():
+    held_out = holdout.hold_out(groups[chosen], labels, fraction=0.2)
+  standardise = standardiser(values, bias=classifier == 'ridge')
+  fitted = (
+      linear_model.RidgeClassifier(alpha=config.penalty, fit_intercept=False)
+      .fit(standardise(values), labels) if classifier == 'ridge' else
+      logistic_regression(standardise(values), labels, held_out=held_out))
+  blocks = np.array_split(queries, -(-len(queries) // _BLOCK_ROWS))
+  return np.concatenate(
+      [fitted.predict(standardise(block)) for block in blocks])
 
 
 def standardiser(
-    train: Float[np.ndarray, 'examples width'],
+    train: Float[np.ndarray, 'examples width'], *, bias: bool,
 ) -> Callable[[np.ndarray], np.ndarray]:
-  """Returns a function that standardises features and appends the bias."""
+  """Returns a function that standardises features; `bias` is one more."""
   train = train.astype(np.float64)
   mean, std = train.mean(axis=0), train.std(axis=0) + EPSILON
 
-  def standardise(
-      features: np.ndarray) -> Float64[np.ndarray, 'examples width_and_bias']:
+  def standardise(features: np.ndarray) -> np.ndarray:
     columns = (features.astype(np.float64) - mean) / std
-    return np.pad(columns, ((0, 0), (0, 1)), constant_values=BIAS)
+    return np.pad(columns, ((0, 0), (0, int(bias))), constant_values=BIAS)
 
   return standardise
-
-
-def ridge(
-    x: Float64[np.ndarray, 'examples width'],
-    y: Float64[np.ndarray, 'examples targets'],
-    penalties: Sequence[float],
-) -> list[Float64[np.ndarray, 'width targets']]:
-  """Returns argmin_w |x w - y|^2 + penalty |w|^2 for each penalty.
-
-  All penalties share one eigendecomposition, of the smaller Gram matrix. With
-  x^T x = q diag(s) q^T,
-
-    w = (x^T x + penalty)^-1 x^T y = q diag(1 / (s + penalty)) q^T x^T y
-
-  and with x x^T = q diag(s) q^T, w = x^T q diag(1 / (s + penalty)) q^T y.
-  """
-  examples, width = x.shape
-  if examples >= width:
-    s, q = np.linalg.eigh(x.T @ x)
-    left, right = q, q.T @ (x.T @ y)
-  else:
-    s, q = np.linalg.eigh(x @ x.T)
-    left, right = x.T @ q, q.T @ y
-  return [(left / (s + penalty)) @ right for penalty in penalties]
 
 
 def logistic_regression(

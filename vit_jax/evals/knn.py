@@ -5,6 +5,7 @@ features. The k nearest ones vote with weights exp(cosine / temperature). The
 spread of the features shows whether self-supervised training collapses.
 """
 
+from collections.abc import Callable
 import dataclasses
 from typing import ClassVar, Literal
 
@@ -61,11 +62,9 @@ class KnnConfig(features_lib.FeatureEvaluatorConfig):
         params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
       bank = extract_train(params, on_batch)
       queries = extract_test(params, on_batch)
-      cosines, rows = nearest_neighbours.nearest(
-          queries.values, bank.values, k=self.k, after_block=on_batch)
       predictions = predict(
-          cosines, bank.labels[rows], temperature=self.temperature,
-          num_classes=train.dataset.num_classes)
+          queries.values, bank.values, bank.labels, k=self.k,
+          temperature=self.temperature, after_block=on_batch)
       return evaluator.Result({
           'accuracy': float((predictions == queries.labels).mean()),
           **features_lib.checked_spread(context, bank.values),
@@ -75,17 +74,24 @@ class KnnConfig(features_lib.FeatureEvaluatorConfig):
 
 
 def predict(
-    cosines: Float[np.ndarray, 'queries k'],
-    labels: Int[np.ndarray, 'queries k'], *,
-    temperature: float, num_classes: int,
+    queries: Float[np.ndarray, 'queries width'],
+    bank: Float[np.ndarray, 'bank width'], labels: Int[np.ndarray, 'bank'], *,
+    k: int, temperature: float,
+    after_block: Callable[[], None] = lambda: None,
 ) -> Int[np.ndarray, 'queries']:
-  """Returns the class with the largest vote; ties go to the lowest class."""
+  """Returns the classes with the largest votes; ties go to the lowest class.
+
+  `after_block` is called after each block of the bank.
+  """
+  cosines, rows = nearest_neighbours.nearest(
+      queries, bank, k=k, after_block=after_block)
   # Relative to the largest cosine: exp(1 / 0.01) would overflow float32.
   weights = np.exp(
       (cosines.astype(np.float64) - cosines[:, :1]) / temperature)
   # In blocks: votes of all queries for many classes would fill memory.
   return np.concatenate([
       nearest_neighbours.vote(
-          labels[start:start + _VOTE_ROWS], weights[start:start + _VOTE_ROWS],
-          num_classes=num_classes).argmax(axis=-1)
-      for start in range(0, len(labels), _VOTE_ROWS)])
+          labels[rows[start:start + _VOTE_ROWS]],
+          weights[start:start + _VOTE_ROWS],
+          num_classes=int(labels.max()) + 1).argmax(axis=-1)
+      for start in range(0, len(rows), _VOTE_ROWS)])

@@ -56,15 +56,14 @@ def build(
   if earlier and config.model.dtype == 'auto':
     config = dataclasses.replace(config, model=dataclasses.replace(
         config.model, dtype=earlier['model']['dtype']))
-  config = complete.complete(config, dataset, open_data, devices)
+  config = complete.complete(
+      config, dataset, open_data, devices, note=note)
   note(config.data.crop_note())
   experiment = Experiment(
       config=config, devices=tuple(devices), dataset=dataset,
       teacher=_teacher(config, dataset, note), open_data=open_data,
       data_optional=data_optional, note=note)
-  evaluators_lib.check(
-      config, dataset, open_data, note=note,
-      objective_metrics=experiment.objective.metrics)
+  evaluators_lib.check(experiment)
   _ = experiment.evaluators  # Their errors appear at the start.
   return experiment
 
@@ -119,18 +118,15 @@ def _teacher(
     raise FileNotFoundError(
         'objective.teacher, which training and the evaluator objective need: '
         f'{error}') from error
-  channels = model.preprocess.channels
-  if channels != config.data.channels:
+  ours, theirs = (
+      f'{one.channels} channels in the range '
+      f'{tuple(one.value_range or value_scale_lib.DEFAULT_RANGE)}'
+      for one in (config.data, model.preprocess))
+  if ours != theirs:
     raise ValueError(
-        f'objective.teacher {address} is for images of {channels} '
-        f'channels, but {dataset.name} has {config.data.channels}. Use a '
-        'teacher that was trained on it.')
-  theirs, ours = (tuple(each.value_range or value_scale_lib.DEFAULT_RANGE)
-                  for each in (model.preprocess, config.data))
-  if theirs != ours:
-    raise ValueError(
-        f'objective.teacher {address} is for pixels in {theirs}, but '
-        f'data.value_range is {ours}. Use a teacher for the same range.')
+        f'objective.teacher {address} is for pixels of {theirs}, but those of '
+        f'{dataset.name} have {ours}. Use a teacher for the same range and '
+        'channels.')
   note(f'teacher: {model.description}')
   model, line = adapt.match_classes(
       model, dataset.classes, owner='the teacher')

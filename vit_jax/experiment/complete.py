@@ -4,7 +4,7 @@ The completed config is the one that runs, is printed and is saved. Only the
 number of microbatches follows later, from the compiler (`fit_batch`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 from typing import Any
 
@@ -23,7 +23,8 @@ _MANY = 50_000  # Of so many training images, k-NN uses a tenth by default.
 
 def complete(
     config: config_lib.Config, dataset: data.Dataset,
-    open_data: evaluators_lib.OpenData, devices: Sequence[jax.Device],
+    open_data: evaluators_lib.OpenData, devices: Sequence[jax.Device], *,
+    note: Callable[[str], object] = print,
 ) -> config_lib.Config:
   """Returns the config with the settings that depend on data and devices.
 
@@ -46,45 +47,39 @@ def complete(
         'data.mean and data.std are auto, those of the weights in '
         f'init.checkpoint ({config.init.checkpoint}), which were not read. '
         'Read the config with load_config.load, or set them.')
-  config = _with_intervals(_with_best(
-      _with_evaluators(config, dataset, open_data), dataset),
-                           dataset, open_data)
-  return dataclasses.replace(
+  config = dataclasses.replace(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
           factory.with_dtype(config.model, devices),
           num_classes=dataset.num_classes),
-      objective=config.objective.resolve(dataset))
+      objective=config.objective.resolve(dataset),
+      evals={name: _with_splits(section.resolve(dataset), open_data)
+             for name, section in config.evals.items()})
+  return _with_intervals(_with_best(config, dataset, note), dataset, open_data)
 
 
-def _with_evaluators(
-    config: config_lib.Config, dataset: data.Dataset,
-    open_data: evaluators_lib.OpenData,
-) -> config_lib.Config:
-  """Returns the config with the kinds and training splits of its evaluators.
+def _with_splits(section: Any, open_data: evaluators_lib.OpenData) -> Any:
+  """Returns the section of an evaluator with its splits.
 
   Images of another source are divided for evaluators with training images, but
   whole for others.
   """
-  sections: dict[str, Any] = {
-      name: section.resolve(dataset)
-      for name, section in config.evals.items()}
-  for name, section in sections.items():
-    split, fit_split = section.split, section.fit_split
-    if fit_split is None:
-      continue
-    if fit_split == 'auto':
-      count = open_data('train', section.source)[0].num_examples
-      fit_split = 'train' if count < _MANY else 'train[:10%]'
-    if section.source and not split:
-      split = open_data(fit_split, section.source)[0].eval_split
-    sections[name] = dataclasses.replace(
-        section, split=split, **{section.fit_field: fit_split})
-  return dataclasses.replace(config, evals=sections)
+  split, fit_split = section.split, section.fit_split
+  if fit_split is None:
+    return section
+  if fit_split == 'auto':
+    count = open_data('train', section.source)[0].num_examples
+    fit_split = 'train' if count < _MANY else 'train[:10%]'
+  if section.source and not split:
+    split = open_data(fit_split, section.source)[0].eval_split
+  return dataclasses.replace(
+      section, split=split, **{section.fit_field: fit_split})
 
 
 def _with_best(
-    config: config_lib.Config, dataset: data.Dataset) -> config_lib.Config:
+    config: config_lib.Config, dataset: data.Dataset,
+    note: Callable[[str], object],
+) -> config_lib.Config:
   """Returns the config with a metric for the `checkpoint.best` 'auto'.
 
   The metric comes from a validation split that is neither trained on nor the
@@ -96,31 +91,37 @@ def _with_best(
     ValueError: if `checkpoint.patience` has no metric, or there is no evaluator
       of a metric.
   """
-  section, sections = config.checkpoint, dict(config.evals)
-  trained = split_strings.names(dataset.split)
+  section, sections, best = (
+      config.checkpoint, dict(config.evals), config.checkpoint.best)
+  reserved = {*split_strings.names(dataset.split), dataset.eval_split}
   usable = [split for split in dataset.splits
-            if split in split_strings.VALIDATION
-            and split not in {*trained, dataset.eval_split}]
+            if split in split_strings.VALIDATION and split not in reserved]
   # Few-shot and k-NN accuracy have training images of their own.
-  periodic = {name: one for name, one in sections.items() if one.every and not (
-      one.source or one.fit_split is not None)}
-  copied = next((one for one in periodic.values()
-                 if one.split in ('', dataset.eval_split)), None)
-  name = next((n for n, one in periodic.items() if one.split in usable), '')
-  if not name and copied:
-    name = next((split for split in usable if split not in sections), '')
-  best = section.best
-  if best == 'auto' and not name and section.patience is not None:
-    raise ValueError(
-        'checkpoint.patience needs a metric to watch, but no evaluator with '
-        f'an interval has a validation split of {dataset.name} that is '
-        'separate from training and test data. Name a metric: '
-        '--config.checkpoint.best=EVALUATOR/METRIC.')
-  named = [metric.partition('/')[0]
+  periodic = [name for name, one in sections.items()
+              if one.every and not one.source and one.fit_split is None]
+  copied = next((sections[name] for name in periodic
+                 if sections[name].split in ('', dataset.eval_split)), None)
+  added = [metric.partition('/')[0]
            for _, metric in config_lib.checkpoint_metrics(config)]
-  for one in [*named, *[name] * (best == 'auto')]:
-    if one not in sections and one in usable and copied:
-      sections[one] = dataclasses.replace(copied, split=one)
+  name = ''
+  if best == 'auto':
+    name = next((n for n in periodic if sections[n].split in usable), '')
+    if not name and copied and usable:
+      name = next((n for n in usable if n not in sections), '')
+      if not name:
+        note(f'note: no best checkpoint is kept, because evals.{usable[0]} '
+             f'does not measure on the split {usable[0]} during training. Set '
+             'its split and every, or name it differently.')
+    if not name and section.patience is not None:
+      raise ValueError(
+          'checkpoint.patience needs a metric to watch, but no evaluator with '
+          f'an interval has a validation split of {dataset.name} that is '
+          'separate from training and test data. Name a metric: '
+          '--config.checkpoint.best=EVALUATOR/METRIC.')
+    added.append(name)
+  for split in {*added}.intersection(usable).difference(sections):
+    if copied:
+      sections[split] = dataclasses.replace(copied, split=split)
   if best == 'auto':
     best = name and f'{name}/' + sections[name].metrics_on(dataset)[0]
   config = dataclasses.replace(
@@ -140,22 +141,20 @@ def _with_intervals(
   least once. An image costs as much to decode as in training, and no more to
   compute.
   """
-  log = config.log
   total = config.total.to_steps(
       batch_size=config.batch_size, num_examples=dataset.num_examples)
-  if log.every == 'auto':
-    log = dataclasses.replace(
-        log, every=schema.Duration(steps=max(1, min(50, total / 10))))
-  auto = {name: section for name, section in config.evals.items()
-          if section.every == 'auto'}
+  sections = {name: section for name, section in config.evals.items()
+              if section.every == 'auto'}
   images = sum(
       (1 + section.flip) * open_data(split, section.source)[0].num_examples
-      for section in auto.values()
+      for section in sections.values()
       for split in {section.split, section.fit_split} - {None})
   # The best checkpoint is evaluated again at the end.
   count = config.batch_size * total // max(1, images) - bool(
       config.checkpoint.best)
   every = schema.Duration(percent=100 / max(1, min(_MAX_EVALUATIONS, count)))
+  log = config.log if config.log.every != 'auto' else dataclasses.replace(
+      config.log, every=schema.Duration(steps=max(1, min(50, total / 10))))
   return dataclasses.replace(config, log=log, evals={
       **config.evals, **{name: dataclasses.replace(section, every=every)
-                         for name, section in auto.items()}})
+                         for name, section in sections.items()}})

@@ -17,13 +17,14 @@ from vit_jax import fields
 from vit_jax import metrics as metrics_lib
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config_file
 from vit_jax.experiment import log_config
 from vit_jax.models import factory
-from vit_jax.models import lora
+from vit_jax.models import lora_config
 from vit_jax.models import model_config
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
@@ -47,14 +48,14 @@ class Config:
   model: model_config.ModelConfig
   data: data.DataConfig
   objective: objectives.ObjectiveConfig
-  optimizer: optim.Config
+  optimizer: optim.CommonConfig
   evals: fields.Measured[dict[str, evals.EvaluatorConfig]]
   init: fields.Free[adapt_lib.InitConfig]
-  lora: lora.LoraConfig
+  lora: lora_config.LoraConfig
   checkpoint: fields.Free[checkpoint_config.CheckpointConfig]
   mesh: fields.Free[mesh.MeshConfig]
   log: fields.Free[log_config.LogConfig]
-  card: fields.Free[log_config.CardConfig]
+  card: fields.Free[Any]  # A record of the leaf `cards`.
   accumulation: fields.Free[int | Literal['auto']] = 'auto'
   averaging: float | None = None
   seed: int = 0
@@ -73,14 +74,21 @@ class Config:
     return self.batch_size // self.num_microbatches
 
 
+def _parse_of_leaf(name: str, section: Mapping[str, Any]) -> Any:
+  """Returns the record of a section, or without its leaf the section itself."""
+  record = registry.optional(registry.SECTIONS[name])
+  return schema.parse(record, section, where=name) if record else section
+
+
 _SECTIONS: Mapping[str, Callable[[Any], Any]] = {
     # Their `name` selects the record.
     'model': factory.parse, 'objective': objectives.parse,
     'optimizer': optim.parse, 'evals': evals.parse, 'data': data.parse,
     **{name: functools.partial(
         schema.parse, typing.get_type_hints(Config)[name], where=name)
-       for name in (
-           'init', 'lora', 'checkpoint', 'mesh', 'log', 'card')}}
+       for name in ('init', 'lora', 'checkpoint', 'mesh', 'log')},
+    **{name: functools.partial(_parse_of_leaf, name)
+       for name in registry.SECTIONS}}
 
 
 def resolve(raw: Mapping[str, Any]) -> Config:
@@ -89,9 +97,9 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   Raises:
     ValueError: for a misspelt, missing, ill-typed or inconsistent value.
   """
-  _check_sections(raw)
-  sections = {name: parse(raw.get(name, {}))
-              for name, parse in _SECTIONS.items()}
+  sections = {
+      name: parse(schema.check_section(raw.get(name, {}), where=name))
+      for name, parse in _SECTIONS.items()}
   config = schema.parse(Config, {**raw, **sections}, where='config')
   fields.check_range(config, 'batch_size', 'num_microbatches', low=1)
   fields.check_range(config, 'seed', low=-2**31, end=2**32)
@@ -101,16 +109,6 @@ def resolve(raw: Mapping[str, Any]) -> Config:
         f'batch_size {config.batch_size} does not divide into '
         f'{config.accumulation} microbatches (accumulation).')
   return config
-
-
-def _check_sections(raw: Mapping[str, Any]) -> None:
-  sections = {name: raw.get(name, {}) for name in _SECTIONS}
-  if isinstance(sections['evals'], Mapping):
-    sections |= {f'evals.{k}': v for k, v in sections['evals'].items()}
-  for name, section in sections.items():
-    if not isinstance(section, Mapping):
-      raise ValueError(
-          f'{name} must be a section with keys, but is {section!r}.')
 
 
 def check_best(config: Config) -> None:
@@ -179,12 +177,6 @@ def declared_metrics(config: Config) -> dict[str, metrics_lib.Metric]:
           for one in several}
 
 
-def best_mode(config: Config) -> metrics_lib.Mode:
-  """Returns 'max' or 'min' for the metric of the best checkpoint."""
-  return metric_mode(
-      config, config.checkpoint.best, setting='checkpoint.best')
-
-
 def for_evaluation(config: Config) -> Config:
   """Returns the config of a run without what concerns its training only.
 
@@ -233,18 +225,8 @@ def override(config: dict[str, Any], text: str) -> None:
         keys[1], list(config.get('evals', {})), what='evaluator of the config')
   change: Any = value
   if path in _SECTIONS or (keys[0] == 'evals' and len(keys) == 2):
-    change = _read_section(path, value)
+    # The whole section, written as a Python or JSON dict.
+    change = schema.convert(value, dict, where=path)
   for key in reversed(keys):
     change = {key: change}
   config.update(change if path in _SECTIONS else merge(config, change))
-
-
-def _read_section(path: str, text: str) -> dict[str, Any]:
-  """Parses a whole section written as a Python or JSON dict."""
-  section = schema.convert(schema.FlagText(text), Any, where=path)
-  if not isinstance(section, Mapping):
-    raise ValueError(
-        f'{path} is a section with keys, but --config.{path}={text} sets it to '
-        f'a value. Set a key by --config.{path}.KEY=VALUE, or the whole '
-        f"section as {{'key': value}}.")
-  return dict(section)

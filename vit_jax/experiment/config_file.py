@@ -8,10 +8,10 @@ the file: 'configs/x.py:name=value'.
 from collections.abc import Mapping
 import dataclasses
 import graphlib
-import importlib.util
 import inspect
 import json
 import pathlib
+import runpy
 import sys
 import typing
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from vit_jax import evals
+from vit_jax import optim
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
@@ -47,9 +48,6 @@ def read(specification: str) -> dict[str, Any]:
              if not p.name.startswith('_')] if folder.is_dir() else []
     raise FileNotFoundError(
         f'Config file {path} does not exist.{schema.nearest(path, known)}')
-  spec = importlib.util.spec_from_file_location('config_file', path)
-  assert spec is not None and spec.loader is not None
-  module = importlib.util.module_from_spec(spec)
   # Lets configs import each other from any current directory, and a config in
   # any folder import ours as `configs` and modules beside itself.
   folders = pathlib.Path(path).resolve().parents
@@ -60,10 +58,10 @@ def read(specification: str) -> dict[str, Any]:
   sys.path[:] = [
       str(folders[0]), str(configs.parent), *saved, str(_PACKAGE)]
   try:
-    spec.loader.exec_module(module)
-    arguments = _arguments(module.get_config, text, path)
+    get_config = runpy.run_path(path, run_name='config_file')['get_config']
+    arguments = _arguments(get_config, text, path)
     try:
-      config = module.get_config(**arguments)
+      config = get_config(**arguments)
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
   finally:
@@ -136,14 +134,14 @@ def merge(
 
 
 def _hints(section: Any, name: str = '') -> Mapping[str, Any]:
-  """Returns the field types of all records of a union, or of the named one."""
+  """Returns the field types of a record, by its type or name, or of a union."""
   if name and section is evals.EvaluatorConfig:
     section = evals.config_type(name, where='evaluator')
+  elif name and section is optim.CommonConfig:
+    section = optim.config_type(name)
   found: dict[str, Any] = {}
   for record in typing.get_args(section) or (section,):
-    # Records without a `name`, such as a single schedule, fit any name.
-    if dataclasses.is_dataclass(record) and name in (
-        '', getattr(record, 'name', name)):
+    if dataclasses.is_dataclass(record):
       found |= typing.get_type_hints(record)
   return found
 

@@ -1,6 +1,6 @@
 """Builds the evaluators of a config: their data, batches, loss and model."""
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 import contextlib
 import dataclasses
 import functools
@@ -12,8 +12,6 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import objectives
-from vit_jax import registry
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data.splits import class_sampling as class_sampling_lib
@@ -45,28 +43,23 @@ def opener(
   @functools.cache
   def open_data(
       split: str, source: str, *, per_class: int = 0,
-      seeds: tuple[int, ...] = (0,), allow_fewer: bool = False,
-      real_labels: str = '', masks: bool = False,
+      seeds: tuple[int, ...] = (0,),
+      relabel: Callable[[data.Dataset], data.Dataset] | None = None,
   ) -> tuple[data.Dataset, np.ndarray | None]:
     own = config.data.own_source(source)
     dataset = data.open_dataset(
         config.data, split=split, source=own, data_optional=data_optional,
-        labelled=config.objective.uses_labels and not masks)
-    if real_labels and not dataset.planned:
-      dataset = registry.load(registry.REAL_LABELS)(dataset, real_labels)
+        labelled=config.objective.uses_labels and not relabel)
+    if relabel and not dataset.planned:
+      dataset = relabel(dataset)
     dataset = data.with_classes(
         dataset, train_data.classes,
         subset=bool(config.data.mixture) and own in config.data.sources)
     dataset = config.objective.with_labels(dataset)
-    ranks = None
-    if dataset.planned:
-      return dataset, ranks
-    if per_class:
-      dataset, ranks = class_sampling_lib.draw_per_class(
-          dataset, per_class, seeds=seeds, allow_fewer=allow_fewer)
-    if masks and not dataset.masks:
-      dataset = data.with_masks(dataset)
-    return dataset, ranks
+    if dataset.planned or not per_class:
+      return dataset, None
+    return class_sampling_lib.draw_per_class(
+        dataset, per_class, seeds=seeds, allow_fewer=True)
 
   return open_data
 
@@ -82,31 +75,26 @@ def without_unlabelled(
   Raises:
     ValueError: if `checkpoint` names a metric of such an evaluator.
   """
+  if config.objective.uses_labels:
+    return config
   left_out = {}
   for name, section in config.evals.items():
-    if section.uses_labels and not config.objective.uses_labels:
+    if section.uses_labels:
       dataset, _ = open_data(section.split, section.source)
       if dataset.is_unlabelled:
         left_out[name] = dataset.title
-  if not left_out:
-    return config
-  names = ', '.join(left_out)
   for setting, metric in config_lib.checkpoint_metrics(config):
-    if metric.partition('/')[0] in left_out:
+    if title := left_out.get(metric.partition('/')[0]):
       raise ValueError(
-          f'{setting} is {metric!r}, but '
-          f'{", ".join({*left_out.values()})} has no labels. Remove it.')
-  note(f'evaluators left out, because {", ".join({*left_out.values()})} has no '
-       f'labels: {names}')
+          f'{setting} is {metric!r}, but {title} has no labels. Remove it.')
+  for name, title in left_out.items():
+    note(f'evaluator left out, because {title} has no labels: {name}')
   return dataclasses.replace(config, evals={
       name: section for name, section in config.evals.items()
       if name not in left_out})
 
 
-def check(
-    config: config_lib.Config, dataset: data.Dataset, open_data: OpenData, *,
-    objective_metrics: Collection[str], note: Callable[[str], object],
-) -> None:
+def check(experiment: Any) -> None:
   """Raises a `ValueError` if evaluators or the best metric do not fit the data.
 
   Test images of few-shot and k-NN evaluators must not be among their training
@@ -114,51 +102,44 @@ def check(
   correct. The same holds for images that thresholds are chosen on. Images of
   another source must not be of groups that are trained on.
   """
+  config, dataset = experiment.config, experiment.dataset
   for setting, metric in config_lib.checkpoint_metrics(config):
-    check_metric(
-        config, metric, setting=setting, train_data=dataset,
-        objective_metrics=objective_metrics, open_data=open_data)
+    check_metric(experiment, metric, setting=setting)
   for name, section in config.evals.items():
-    test = open_data(section.split, section.source)[0]
+    test = experiment.data_of(name)
     trained = [dataset, *(
-        open_data(entry.split, entry.source)[0] for entry in config.data.mixture
+        experiment.open_data(entry.split, entry.source)[0]
+        for entry in config.data.mixture
         if config.data.own_source(entry.source) == test.name)]
     if any(one.contains_split_of(test) for one in trained):
       if section.uses_head:
-        note(f'note: evals.{name} measures on images that are trained on: '
-             f'{test.title}')
+        experiment.note(f'note: evals.{name} measures on images that are '
+                        f'trained on: {test.title}')
     elif config.data.own_source(section.source) is not None:
-      for line in groups.check_sources(
+      for line in groups.check_undivided(
           {'train': dataset.source, f'evals.{name}': test.source},
           where=f'{dataset.name} and {test.name}',
           divided=config.data.divided_groups):
-        note(f'note: {line}')
-    if section.fit_split is None:
-      continue
-    fit = open_data(section.fit_split, section.source)[0]
-    if not fit.planned and fit.overlaps(test):
+        experiment.note(f'note: {line}')
+    fit = experiment.fit_data_of(name)
+    if fit and not fit.planned and fit.overlaps(test):
       raise ValueError(
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
           f'{section.fit_field} {fit.split!r} shares examples with it. Use a '
           f'disjoint split: --config.evals.{name}.{section.fit_field}.')
 
 
-def check_metric(
-    config: config_lib.Config, metric: str, *, setting: str,
-    train_data: data.Dataset, objective_metrics: Collection[str],
-    open_data: OpenData,
-) -> None:
-  """Raises if 'evaluator/metric' will not be reported for this data.
+def check_metric(experiment: Any, metric: str, *, setting: str) -> None:
+  """Raises if 'evaluator/metric' will not be reported for these data.
 
   `setting` is the config key that names the metric.
   """
-  section = config_lib.evaluator_of(config, metric, setting=setting)
+  section = config_lib.evaluator_of(experiment.config, metric, setting=setting)
   name, _, key = metric.partition('/')
-  dataset = (open_data(section.split, section.source)[0] if section.source
-             else train_data)
   known = (
-      *section.metrics_on(dataset),
-      *(objective_metrics if section.reports_objective else ()))
+      *section.metrics_on(experiment.data_of(name) if section.source
+                          else experiment.dataset),
+      *(experiment.objective.metrics if section.reports_objective else ()))
   if key not in known:
     raise ValueError(
         f'{setting} is {metric!r}, which is not measured on this data. '
@@ -166,25 +147,21 @@ def check_metric(
         f'{setting}={name}/{known[0]}.')
 
 
-def build(
-    config: config_lib.Config, microbatches: int, *,
-    context: objectives.Context, objective: Any, train_data: data.Dataset,
-    mesh: jax.sharding.Mesh, unreadable: data.UnreadableLog,
-    open_data: OpenData, note: Callable[[str], object],
-) -> dict[str, evals.Evaluate]:
-  """Returns the evaluators by name, for a number of microbatches.
+def build(experiment: Any) -> dict[str, evals.Evaluate]:
+  """Returns the evaluators of an experiment by name.
 
   Raises a `ValueError` if the data does not fit an evaluator.
   """
-  config = dataclasses.replace(config, accumulation=microbatches)
+  config, dataset = experiment.config, experiment.dataset
+  grid = config.model.grid(config.data.size)
+  in_batches = functools.partial(
+      sharding.keep_batch_split, mesh=experiment.mesh)
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
-      capture: bool = False,
+      **capture: bool,  # A ResNet has no `capture`.
   ) -> types.Outputs:
-    # A ResNet has no `capture`.
-    options: dict[str, Any] = {'capture': True} if capture else {}
-    apply = functools.partial(context.apply, **options)
+    apply = functools.partial(experiment.context.apply, **capture)
     return (passes.average_mirrored(apply) if flip else apply)(
         params, batch['image'])
 
@@ -192,11 +169,10 @@ def build(
       params: types.Params, batch: types.Batch, layer: str, setting: str, *,
       flip: bool) -> jax.Array:
     name = feature_layers.output(layer, config.model, what=setting)
-    found = predict(
-        params, batch, flip=flip, capture=name.startswith('layers/'))
+    found = predict(params, batch, flip=flip, **(
+        {'capture': True} if name.startswith('layers/') else {}))
     values = feature_layers.extract(
-        feature_layers.select(found, name), layer, config.model,
-        grid=config.model.grid(config.data.size))
+        feature_layers.select(found, name), layer, config.model, grid=grid)
     if values.ndim != 2:
       raise ValueError(
           f'{setting} is {layer!r}, which is not a vector. Use cls or mean.')
@@ -204,61 +180,55 @@ def build(
 
   # The evaluation loss uses the labels without smoothing.
   labelled = supervised.SupervisedConfig(
-      loss=config.objective.label_loss).resolve(train_data)
+      loss=config.objective.label_loss).resolve(dataset)
   numbered = functools.cache(functools.partial(  # Shares decoded images.
-      data.with_classes, classes=train_data.classes, subset=True))
+      data.with_classes, classes=dataset.classes, subset=True))
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
-      open_split=_split_opener(
-          name, config, mesh, unreadable, open_data, numbered),
-      predict=sharding.keep_batch_split(
-          functools.partial(predict, flip=section.flip), mesh),
-      features=sharding.keep_batch_split(
-          functools.partial(features, flip=section.flip), mesh),
-      objective=sharding.keep_batch_split(objective, mesh),
+      open_split=functools.partial(_open_split, experiment, name, numbered),
+      predict=in_batches(functools.partial(predict, flip=section.flip)),
+      features=in_batches(functools.partial(features, flip=section.flip)),
+      objective=in_batches(experiment.objective),
       loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
-      train_data=train_data, note=note,
-      grid=config.model.grid(config.data.size)))
+      train_data=dataset, note=experiment.note, grid=grid))
           for name, section in config.evals.items()}
 
 
-def _split_opener(
-    name: str, config: config_lib.Config, mesh: jax.sharding.Mesh,
-    unreadable: data.UnreadableLog, open_data: OpenData,
-    numbered: Callable[[data.Dataset], data.Dataset],
-) -> Callable[..., evals.Split]:
-  def open_split(
-      split: str, source: str = '', *, batch_size: int | None = None,
-      head_classes: bool = False, **options: Any) -> evals.Split:
-    batch_size = batch_size or config.eval_batch_size
-    mesh_lib.check_batch_size(f'evals.{name}.batch_size', batch_size, mesh, 1)
-    # Without those that are off, so that the same data are opened once.
-    dataset, ranks = open_data(
-        split, source, **{key: v for key, v in options.items() if v})
-    if head_classes:
-      dataset = numbered(dataset)
-    fingerprint.check_data(dataset)
-    section = config.data
-    if options.get('per_class'):  # Ranks refer to positions in the split.
-      section = dataclasses.replace(section, unreadable='error')
-    load = examples.LoadExample(dataset, section, train=False)
-    return evals.Split(
-        dataset=dataset, ranks=ranks,
-        image=load.image, original=load.original, mask=load.original_mask,
-        batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
-        may_miss=section.unreadable == 'skip',
-        **config.data.target_scale)
-
-  return open_split
+def _open_split(
+    experiment: Any, name: str,
+    numbered: Callable[[data.Dataset], data.Dataset], split: str,
+    source: str = '', *, batch_size: int | None = None,
+    head_classes: bool = False, **options: Any,
+) -> evals.Split:
+  """Opens examples for an evaluator; see `evals.Context.open_split`."""
+  config = experiment.config
+  batch_size = batch_size or config.eval_batch_size
+  mesh_lib.check_batch_size(
+      f'evals.{name}.batch_size', batch_size, experiment.mesh, 1)
+  # Without those that are off, so that the same data are opened once.
+  dataset, ranks = experiment.open_data(
+      split, source, **{key: v for key, v in options.items() if v})
+  if head_classes:
+    dataset = numbered(dataset)
+  fingerprint.check_data(dataset)
+  section = config.data
+  if options.get('per_class'):  # Ranks refer to positions in the split.
+    section = dataclasses.replace(section, unreadable='error')
+  load = examples.LoadExample(dataset, section, train=False)
+  return evals.Split(
+      dataset=dataset, ranks=ranks,
+      image=load.image, original=load.original, mask=load.original_mask,
+      batches=_eval_batches(experiment, section, dataset, batch_size),
+      may_miss=section.unreadable == 'skip', **config.data.target_scale)
 
 
 def _eval_batches(
-    config: data.DataConfig, dataset: data.Dataset, batch_size: int,
-    mesh: jax.sharding.Mesh, unreadable: data.UnreadableLog,
+    experiment: Any, config: data.DataConfig, dataset: data.Dataset,
+    batch_size: int,
 ) -> Callable[[], Generator[types.Batch, None, None]]:
   """Returns a function that opens the prepared batches of a split."""
-  prepare = data.prepare(config, dataset)
+  mesh, prepare = experiment.mesh, data.prepare(config, dataset)
   on_batch = NamedSharding(mesh, sharding.BATCH)
   shards, num_shards = multihost.batch_shards(mesh)
   # Evaluation has no randomness and needs no key.
@@ -270,7 +240,7 @@ def _eval_batches(
     local = data.eval_batches(
         config, dataset, batch_size=batch_size, shards=shards,
         num_shards=num_shards,
-        unreadable=data.UnreadableCounter(log=unreadable))
+        unreadable=data.UnreadableCounter(log=experiment.unreadable))
     with contextlib.closing(multihost.shard_batches(local, mesh)) as sharded:
       for batch in sharded:
         yield prepared(batch)

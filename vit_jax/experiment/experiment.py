@@ -21,6 +21,7 @@ from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -29,8 +30,6 @@ from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import parts
-from vit_jax.models import factory
-from vit_jax.models import lora
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
@@ -72,7 +71,6 @@ class Experiment:
     mesh: devices by axis.
     optimizer: the Optax transformation `tx`, its learning-rate `schedule`, and
       which parameters are `trainable`.
-    build_evaluators: returns the evaluators for a number of microbatches.
     unreadable: log of unreadable images, if the config skips them.
     own_step: training step; by default made by `training.step`.
     made: what each derived component was derived from.
@@ -92,7 +90,6 @@ class Experiment:
   boxed_params: Any = DERIVED
   mesh: jax.sharding.Mesh = DERIVED
   optimizer: optim.Optimizer = DERIVED
-  build_evaluators: Callable[..., Mapping[str, evals.Evaluate]] = DERIVED
   unreadable: data.UnreadableLog = dataclasses.field(
       default_factory=data.UnreadableLog)
   own_step: Step | None = None
@@ -108,7 +105,13 @@ class Experiment:
   @property
   def context(self) -> objectives.Context:
     """The context of objectives: the model with any adapters, and data."""
-    return parts.context(self)
+    model, config = self.model, self.config
+    if config.lora.rank:
+      model = registry.load(registry.LORA).Adapted(model, config.lora)
+    return objectives.Context(
+        model=model, dataset=self.dataset, value_scale=config.data.value_scale,
+        teacher=self.teacher, class_counts=functools.cache(functools.partial(
+            parts.class_counts, config, self.dataset)))
 
   @property
   def key(self) -> jax.Array:
@@ -139,9 +142,11 @@ class Experiment:
   @property
   def model_params(self) -> types.Params:
     """Shapes of the parameters of the model, with any adapters merged."""
-    return tree.without(jax.eval_shape(
-        functools.partial(lora.merge, config=self.config.lora),
-        self.abstract_state.params), *parts.NOT_IN_MODEL)
+    params = self.abstract_state.params
+    if self.config.lora.rank:
+      params = jax.eval_shape(functools.partial(
+          registry.load(registry.LORA).merge, config=self.config.lora), params)
+    return tree.without(params, *parts.NOT_IN_MODEL)
 
   @property
   def num_trainable(self) -> int:
@@ -217,29 +222,17 @@ class Experiment:
     step: Any = self.own_step
     if step is not None:
       return step if hasattr(step, 'lower') else self._jit(step)
-    microbatches = self.config.num_microbatches
-    # With `replicas`, gradients are reduced once per batch, not once per
-    # microbatch. Not for models with convolutions: their kernel gradients on
-    # each device are grouped convolutions, for which the compiler would move
-    # images between devices. Attention kernels for TPUs need
-    # `keep_batch_split`.
-    model = factory.for_devices(self.config.model, [*self.mesh.devices.flat])
-    local = (microbatches > 1 and model.has_patches
-             and model.attention in ('plain', 'cudnn'))
-    replicas = mesh_lib.replicas(self.mesh) if local else 1
-    step = step_lib.build(
-        tx=self.optimizer.tx, replicas=replicas,
-        averaging=self.config.averaging, average_of=self.optimizer.average,
-        loss=self.objective, prepare=self.prepare, key=self.key,
-        trainable=self.optimizer.trainable, accumulation=microbatches)
-    # With replicas, each device sees only its own rows.
-    return self._jit(step, keep_batch_split=replicas == 1)
+    return self._jit(step_lib.build(
+        tx=self.optimizer.tx, averaging=self.config.averaging,
+        average_of=self.optimizer.average, loss=self.objective,
+        prepare=self.prepare, key=self.key,
+        trainable=self.optimizer.trainable,
+        accumulation=self.config.num_microbatches))
 
-  def _jit(self, step: Step, *, keep_batch_split: bool = True) -> Any:
-    if keep_batch_split:
-      step = sharding.keep_batch_split(step, self.mesh)
+  def _jit(self, step: Step) -> Any:
     return jax.jit(
-        step, donate_argnums=0, in_shardings=(
+        sharding.keep_batch_split(step, self.mesh), donate_argnums=0,
+        in_shardings=(
             self.shardings, NamedSharding(self.mesh, sharding.BATCH)),
         out_shardings=(
             self.shardings, NamedSharding(self.mesh, PartitionSpec())))
@@ -291,15 +284,21 @@ class Experiment:
         shards=shards, num_shards=num_shards, unreadable=unreadable)
     return multihost.shard_batches(local, self.mesh)
 
-  @property
+  @functools.cached_property
   def evaluators(self) -> Mapping[str, evals.Evaluate]:
-    """Evaluators by name."""
-    return self.build_evaluators(self.config.num_microbatches)
+    """Evaluators by name; by default, their batch is a microbatch."""
+    return evaluators_lib.build(self)
 
   def data_of(self, evaluator: str) -> data.Dataset:
     """Returns the examples that an evaluator reads."""
     section = self.config.evals[evaluator]
     return self.open_data(section.split, section.source)[0]
+
+  def fit_data_of(self, evaluator: str) -> data.Dataset | None:
+    """Returns the examples that an evaluator is fitted to, if any."""
+    section = self.config.evals[evaluator]
+    return None if section.fit_split is None else self.open_data(
+        section.fit_split, section.source)[0]
 
   def describe_evaluator(self, name: str) -> str:
     """Returns 'test evaluates on 360 images of digits, split test'."""
@@ -307,9 +306,8 @@ class Experiment:
     images = console.format_count(dataset.num_examples, 'image')
     text = (f'{name} evaluates on {images} of {dataset.name}, '
             f'split {dataset.split}')
-    if section.fit_split is not None:
-      train, _ = self.open_data(section.fit_split, section.source)
-      text += f', with {train.num_examples:,} of {train.split}'
+    if fit := self.fit_data_of(name):
+      text += f', with {fit.num_examples:,} of {fit.split}'
     # The description of the training data names its own folders.
     if section.source and dataset.without_images:
       text += f'; {dataset.without_images_note}'

@@ -7,7 +7,6 @@ compiled for this check.
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -48,8 +47,8 @@ def fit(
   """Compiles the training step with the fewest microbatches that fit.
 
   The gradient does not depend on the number of microbatches, but dropout masks
-  do: a resumed run keeps its number of microbatches if they still fit. All
-  processes follow the decision of process 0.
+  do: a resumed run keeps its number of microbatches if they still fit. The
+  memory of process 0 decides for all.
 
   Args:
     experiment: the experiment; a fixed `accumulation` is never changed.
@@ -62,33 +61,29 @@ def fit(
   """
   config = experiment.config
   auto = config.accumulation == 'auto'
-  options = microbatch_options(experiment)
   first = (previous or 1) if auto else config.num_microbatches
+  options = microbatch_options(experiment)
   # The previous number may not divide the batch on another set of devices.
   options = [n for n in options if n >= first] or options
-  limit = math.inf if free_bytes is None else free_bytes
+  # Processes that run different programs would wait for each other forever.
+  limit = coordination.run_on_first('fit', lambda: free_bytes) or math.inf
   n, problems = options[0], []
   while True:
     step, needed, limit = _compile(experiment, n, limit)
+    if step is not None and needed <= limit:
+      break
     problems.append(
         f'The batch of {config.batch_size:,} '
         + f'in {n} microbatches ' * (n > 1)
         + f'needs {console.format_bytes(needed)} per device, but '
         f'{console.format_bytes(limit)} are available')
-    following = n if step is not None and needed <= limit else (
-        next_num_microbatches(
-            options, n, needed_bytes=needed, limit=limit,
-            fixed_bytes=sharding.device_bytes(experiment.abstract_state))
-        if auto else None)
-    # Processes that run different programs would wait for each other forever.
-    following = coordination.run_on_first(
-        'fit', functools.partial(int, following or 0))
-    if following == n and step is not None:
-      break
-    if not following or following == n:
+    following = next_num_microbatches(
+        options, n, needed_bytes=needed, limit=limit,
+        fixed_bytes=sharding.device_bytes(experiment.abstract_state))
+    if not (auto and following):
       raise ValueError(f'{problems[-1]}. {ADVICE}')
     n = following
-  message = '' if n == options[0] else (
+  message = '' if not problems else (
       f'{problems[0]}: computed in {n} microbatches (accumulation={n}).')
   if previous is not None and previous != n:
     message += (

@@ -1,6 +1,5 @@
 """Fits weights to the model of an experiment."""
 
-from collections.abc import Callable
 import dataclasses
 import os
 
@@ -20,24 +19,14 @@ from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
 
 
-def open_address(
-    address: str, which: str, num_heads: int) -> weights_lib.Weights:
-  """Opens weights without a message."""
-  # Imported here: runs from random weights load no reader of weights.
-  from vit_jax.weights import open as open_lib
-  return open_lib.open(address, which=which, num_heads=num_heads, log=None)
-
-
 def open_initial(
     config: config_lib.Config, workdir: epath.PathLike = '',
-    opener: Callable[..., weights_lib.Weights] = open_address,
 ) -> weights_lib.Weights | None:
   """Opens the weights that a run starts from, if any.
 
   Args:
     config: config of the run.
     workdir: its folder, in whose folder that of an earlier stage is.
-    opener: opens an address, such as a function that keeps what it has opened.
   """
   init, address = config.init, config.init.checkpoint
   if init.stage and not workdir:
@@ -48,8 +37,12 @@ def open_initial(
         'init_state(random=True).')
   if init.stage:
     address = os.fspath(epath.Path(workdir).parent / init.stage)
-  return opener(address, init.which, getattr(config.model, 'num_heads', 0)
-                ) if address else None
+  if not address:
+    return None
+  # Imported here: runs from random weights load no reader of weights.
+  from vit_jax.weights import open as open_lib
+  return open_lib.open(address, which=init.which, log=None,
+                       num_heads=getattr(config.model, 'num_heads', 0))
 
 
 def start(
@@ -64,6 +57,7 @@ def start(
   weights, matched = match_head(experiment, weights, owner='the checkpoint')
   params, rows = fit(
       experiment, weights, initial=multihost.fetch(experiment.random_params()))
+  params = multihost.put(params, experiment.shardings.params)
   notes = data.scale_notes(
       experiment.config.data, weights.preprocess.value_scale)
   return experiment.init_state(params), (
@@ -80,7 +74,7 @@ def check(
   """
   weights = weights_of(earlier, _zeros(earlier.model_params))
   weights, _ = match_head(experiment, weights, owner='the earlier stage')
-  _fit(experiment, weights)
+  fit(experiment, weights)
 
 
 def weights_of(
@@ -111,7 +105,7 @@ def fit(
     rules: adapt_lib.InitConfig | None = None,
     initial: types.Params | None = None,
 ) -> tuple[types.Params, list[adapt_lib.Row]]:
-  """Returns weights fitted to a model, on its devices.
+  """Returns weights fitted to a model, on the host, and a report.
 
   Args:
     experiment: the experiment with the model.
@@ -123,16 +117,6 @@ def fit(
   Raises:
     ValueError: if the parameters do not fit the model.
   """
-  params, rows = _fit(experiment, weights, rules=rules, initial=initial)
-  return multihost.put(params, experiment.shardings.params), rows
-
-
-def _fit(
-    experiment: parts.Experiment, weights: weights_lib.Weights, *,
-    rules: adapt_lib.InitConfig | None = None,
-    initial: types.Params | None = None,
-) -> tuple[types.Params, list[adapt_lib.Row]]:
-  """Implements `fit` on the host."""
   config = experiment.config
   if initial is None:
     initial = _zeros(experiment.abstract_state.params)

@@ -6,19 +6,17 @@ A stage that starts from weights takes missing fields of its model from them;
 the checkpoint or other weights are opened for that.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vit_jax import console
 from vit_jax import data
 from vit_jax import escape
-from vit_jax import fields
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
-from vit_jax.models import earlier
 from vit_jax.models import factory
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
@@ -38,23 +36,6 @@ def open_weights(
   for line in () if weights.is_checkpoint else weights.summary:
     console.print_lines(escape.line(line), in_logs=True)
   return weights
-
-
-def opener() -> Callable[..., weights_lib.Weights]:
-  """Returns `open_weights` that opens the same weights once."""
-  found: dict[tuple[str, str, int], weights_lib.Weights] = {}
-
-  def open_once(
-      checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
-    key = checkpoint, which, num_heads
-    if key not in found:
-      found[key] = open_weights(*key)
-      # A completed config has the number of heads that was inferred.
-      inferred = getattr(found[key].config, 'num_heads', num_heads)
-      found[checkpoint, which, inferred] = found[key]
-    return found[key]
-
-  return open_once
 
 
 def load(
@@ -95,19 +76,20 @@ def load(
     else:
       for stage in merged.values():
         config_lib.override(stage, override)
-  open_once = open_weights and functools.cache(open_weights)
   configs: dict[str, config_lib.Config] = {}
   for name, stage in config_file.order_stages(merged).items():
     try:
-      earlier.check_training(stage.get('model'))
+      model = stage.get('model')
+      if isinstance(model, Mapping) and 'patch_sizes' in model:
+        registry.load(registry.EARLIER).check_training(model)
       init = schema.parse(
           adapt_lib.InitConfig, stage.get('init', {}), where='init')
       if init.stage:
         stage = inherit(stage, config_lib.to_plain(configs[init.stage]))
-      elif init.checkpoint and open_once:
-        stage = inherit(stage, _sections(
-            stage.get('model', {}), functools.partial(
-                open_once, init.checkpoint, init.which)))
+      elif init.checkpoint and open_weights:
+        model = stage.get('model', {})
+        stage = inherit(stage, _sections(model, open_weights(
+            init.checkpoint, init.which, int(model.get('num_heads') or 0))))
       configs[name] = config_lib.resolve(stage)
     except ValueError as error:
       where = ', '.join(filter(None, [
@@ -117,8 +99,7 @@ def load(
 
 
 def _sections(
-    model: Mapping[str, Any],
-    open_weights: Callable[[int], weights_lib.Weights],
+    model: Mapping[str, Any], weights: weights_lib.Weights,
 ) -> Mapping[str, Any]:
   """Returns sections of the config of a run that has trained the weights.
 
@@ -126,11 +107,9 @@ def _sections(
     ValueError: if the variant of section `model` has other heads than the
       weights declare, and the section itself does not set them.
   """
-  num_heads = int(model.get('num_heads') or 0)
-  weights = open_weights(num_heads)
   # The arrays of a checkpoint have an axis of heads, which `fit` compares.
   if model.get('variant') and not (
-      num_heads or weights.is_checkpoint
+      model.get('num_heads') or weights.is_checkpoint
       or weights.settings['num_heads'].startswith('assumed')):
     from vit_jax.weights import check
     check.check_num_heads(
@@ -155,34 +134,9 @@ def inherit(
         f'{raw["init"].get("stage") or raw["init"].get("checkpoint")} names no '
         'metric of its best checkpoint. Set its checkpoint.best, such as '
         'test/accuracy.')
-  section = raw.get('model', {})
-  model = factory.inherit(section, trained['model'])
-  for note in _variant_notes(section, model, trained['model']):
-    console.print_lines(escape.line(note), in_logs=True)
-  return {**raw, 'model': model, 'data': data.inherit(
-      raw.get('data', {}), trained.get('data', {}))}
-
-
-def _variant_notes(
-    section: Mapping[str, Any], completed: Mapping[str, Any],
-    trained: Mapping[str, Any],
-) -> Iterator[str]:
-  """Yields a note for each setting of a variant that the weights differ in.
-
-  Dimensions are left out: the shapes of arrays are compared with them.
-  """
-  variant = section.get('variant')
-  if not variant:
-    return
-  config, theirs = factory.parse(completed), factory.parse(trained)
-  left_out = {*section, *config.dimensions, 'name', 'decoder'}
-  for name in fields.switches(config):
-    if name in left_out or not hasattr(theirs, name):
-      continue
-    ours, other = getattr(config, name), getattr(theirs, name)
-    if ours != other:
-      yield (f'note: model.{name} is {ours}, as in the variant {variant}, but '
-             f'{other} in the initial weights. Set it to keep theirs.')
+  return {**raw, 'model': factory.inherit(
+      raw.get('model', {}), trained['model']), 'data': data.inherit(
+          raw.get('data', {}), trained.get('data', {}))}
 
 
 def load_one(

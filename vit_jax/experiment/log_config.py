@@ -1,4 +1,4 @@
-"""Sections `log` and `card`: what a run logs and writes about itself."""
+"""Section `log`: what a run logs, and when it is taken to hang."""
 
 import dataclasses
 from typing import Literal
@@ -31,18 +31,3 @@ class LogConfig:
 
   def __post_init__(self):
     fields.check_range(self, 'stalled_secs', 'hung_secs', 'start_secs')
-
-
-@dataclasses.dataclass(frozen=True)
-class CardConfig:
-  """Section `card`: facts for the model card that a run cannot determine.
-
-  Attributes:
-    licence: Hugging Face identifier of the weights' licence, such as
-      'apache-2.0'; 'other' if `limits` or `intended_use` explains it.
-    intended_use: purpose of the model.
-    limits: unsuitable uses and known failures.
-  """
-  licence: str = 'not stated'
-  intended_use: str = 'not stated'
-  limits: str = 'not stated'

@@ -7,9 +7,8 @@ They are derived when an experiment is made and, if `dataclasses.replace`
 changes what a part depends on, derived again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import functools
 import operator
 from typing import Any
 
@@ -20,19 +19,20 @@ import numpy as np
 from vit_jax import data
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.models import factory
-from vit_jax.models import lora
+from vit_jax.models import lora_config
 from vit_jax.parallel import mesh as mesh_lib
 
 # `experiment.Experiment`, whose module imports this one.
 Experiment = Any
 # Top-level parameters that the model itself does not have.
-NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
+NOT_IN_MODEL = (lora_config.ROOT, objectives.TEACHER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,24 +59,23 @@ def complete(experiment: Experiment) -> None:
   """
   earlier = experiment.made
   _set(experiment, made={}, config=_with_model(experiment, earlier))
-  for name, part in PARTS.items():
+  for name, (derive, names) in PARTS.items():
     value, old = getattr(experiment, name), earlier.get(name)
-    inputs = tuple(
-        operator.attrgetter(one)(experiment) for one in part.inputs)
+    inputs = tuple(operator.attrgetter(one)(experiment) for one in names)
     kept = old is not None and value is old.value
     derived = value is None or not earlier or name == 'model' or (
         kept and old.derived)
     if value is None or (kept and inputs != old.inputs):
       if not derived:
-        changed = [one for one, new, was in zip(
-            part.inputs, inputs, old.inputs) if new != was]
+        changed = [one for one, new, was in zip(names, inputs, old.inputs)
+                   if new != was]
         raise ValueError(
             f'{name} was replaced before, for another '
             f'{" and ".join(changed)} than the experiment now has. Replace '
             'them in one call: '
             f'dataclasses.replace(experiment, {changed[0].partition(".")[0]}=…,'
             f' {name}=…).')
-      _set(experiment, **{name: part.derive(experiment)})
+      _set(experiment, **{name: derive(experiment)})
     experiment.made[name] = Made(getattr(experiment, name), inputs, derived)
 
 
@@ -117,69 +116,52 @@ def _model(config: config_lib.Config, experiment: Experiment) -> nn.Module:
       num_classes=experiment.dataset.num_classes)
 
 
-def context(experiment: Experiment) -> objectives.Context:
-  """Returns what objectives see of an experiment."""
-  config, dataset, model = (
-      experiment.config, experiment.dataset, experiment.model)
-  return objectives.Context(
-      model=lora.Adapted(model, config.lora) if config.lora.rank else model,
-      dataset=dataset, value_scale=config.data.value_scale,
-      teacher=experiment.teacher,
-      class_counts=functools.cache(
-          functools.partial(_class_counts, config, dataset)))
-
-
 def _init_params(experiment: Experiment) -> Callable[[], types.Params]:
-  config = experiment.config
-  return functools.partial(
-      _random_params, config, experiment.model, experiment.objective,
-      data.abstract_batch(
-          config.data, experiment.dataset, config.batch_size)['image'])
+  config, model, objective = (
+      experiment.config, experiment.model, experiment.objective)
+  images = data.abstract_batch(
+      config.data, experiment.dataset, config.batch_size)['image']
 
+  def init() -> types.Params:
+    # The steps use the other key; see `Experiment.key`.
+    key, _ = jax.random.split(jax.random.key(config.seed))
+    params = factory.init(model, key, images)
+    if config.lora.rank:
+      params = registry.load(registry.LORA).init(
+          config.lora, jax.random.fold_in(key, 1), params)
+    return {**params, **objective.extra_params(
+        params, jax.random.fold_in(key, 2), images)}
 
-def _random_params(
-    config: config_lib.Config, model: nn.Module,
-    objective: objectives.Objective, images: jax.ShapeDtypeStruct,
-) -> types.Params:
-  # The steps use the other key; see `Experiment.key`.
-  key, _ = jax.random.split(jax.random.key(config.seed))
-  params = factory.init(model, key, images)
-  params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
-  return {**params, **objective.extra_params(
-      params, jax.random.fold_in(key, 2), images)}
+  return init
 
 
 def _total_steps(experiment: Experiment) -> int:
-  config, sizes = experiment.config, _sizes(experiment)
-  total_steps = config.total.to_steps(**sizes)
+  config, count = experiment.config, experiment.dataset.num_examples
+  total_steps = config.total.to_steps(
+      batch_size=config.batch_size, num_examples=count)
   if total_steps < 1:
     raise ValueError(
         f'total is {schema.to_plain(config.total)}, which is no step of '
-        f'batch_size {config.batch_size} for {sizes["num_examples"]:,} images. '
+        f'batch_size {config.batch_size} for {count:,} images. '
         'Use a smaller batch_size or a longer total.')
   return total_steps
 
 
-def _sizes(experiment: Experiment) -> dict[str, int]:
-  return {'batch_size': experiment.config.batch_size,
-          'num_examples': experiment.dataset.num_examples}
-
-
 def _optimizer(experiment: Experiment) -> optim.Optimizer:
   config, params = experiment.config, nn.unbox(experiment.boxed_params)
-  sizes = {'total_steps': experiment.total_steps, **_sizes(experiment)}
   section = config.optimizer
   if objectives.TEACHER in params:
     section = dataclasses.replace(
         section, frozen=(*section.frozen, f'{objectives.TEACHER}/.*'))
   optimizer = optim.build(
       section, params, total_steps=experiment.total_steps,
-      to_steps=lambda duration: duration.to_steps(**sizes))
+      to_steps=lambda duration: duration.to_steps(**experiment.sizes))
   if config.averaging and optimizer.average:
     raise ValueError(
         f'averaging is {config.averaging}, but the optimizer {section.name} '
         'has its own average. Set averaging to null.')
-  lora.check_frozen(optimizer.trainable)
+  if config.lora.rank:
+    registry.load(registry.LORA).check_frozen(optimizer.trainable)
   return optimizer
 
 
@@ -200,64 +182,51 @@ def _prepare(
   return prepare_and_draw
 
 
-def _class_counts(
+def class_counts(
     config: config_lib.Config, dataset: data.Dataset,
 ) -> np.ndarray:
   """Returns the number of training examples of each class."""
-  if config.data.sampling != 'natural':
+  sampling = config.data.sampling
+  if sampling != 'natural' or any(one.weight for one in config.data.mixture):
     raise ValueError(
-        'objective.class_weights are set and data.sampling is '
-        f'{config.data.sampling!r}: both compensate for rare classes. Leave '
-        'one out.')
-  if any(entry.weight for entry in config.data.mixture):
-    raise ValueError(
-        'objective.class_weights are set, but they count images, and '
-        'data.mixture has weights of its own. Leave one out.')
+        'objective.class_weights are set, but data.sampling '
+        f'({sampling!r}) or weights of data.mixture draw classes more evenly, '
+        'too. Leave one of them out.')
   if dataset.planned:  # It has no labels; the step compiles the same.
     return np.ones(dataset.num_classes, int)
   labels = data.class_labels(dataset, setting='objective.class_weights')
   return np.bincount(labels, minlength=dataset.num_classes)
 
 
-def _build_evaluators(experiment: Experiment) -> Callable[..., Any]:
-  return functools.cache(functools.partial(
-      evaluators_lib.build, experiment.config, context=context(experiment),
-      objective=experiment.objective, train_data=experiment.dataset,
-      mesh=experiment.mesh, unreadable=experiment.unreadable,
-      open_data=experiment.open_data, note=experiment.note))
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-  """How a part is derived, and the attributes that this depends on."""
-  derive: Callable[[Experiment], Any]
-  inputs: tuple[str, ...]
-
-
-# In the order in which they are derived.
-PARTS = {name: Part(derive, tuple(inputs)) for name, derive, *inputs in (
-    ('open_data', lambda x: evaluators_lib.opener(
-        x.config, x.dataset, data_optional=x.data_optional),
-     'config.data', 'config.objective', 'dataset'),
-    ('total_steps', _total_steps,
-     'config.total', 'config.batch_size', 'dataset'),
-    ('model', lambda x: _model(x.config, x),
-     'config.model', 'config.data', 'config.objective', 'devices', 'dataset'),
-    ('objective', lambda x: x.config.objective.build(context(x)),
-     'config.objective', 'config.data', 'config.lora', 'dataset', 'teacher',
-     'model'),
-    ('prepare', _prepare, 'config.data', 'dataset', 'objective'),
-    ('init_params', _init_params,
-     'config.seed', 'config.lora', 'config.data', 'dataset', 'model',
-     'objective'),
-    ('boxed_params', lambda x: jax.eval_shape(x.init_params), 'init_params'),
-    ('mesh', lambda x: mesh_lib.build(
-        x.config.mesh, x.devices,
-        num_params=tree.num_elements(x.boxed_params)),
-     'config.mesh', 'devices', 'boxed_params'),
-    ('optimizer', _optimizer,
-     'config.optimizer', 'config.averaging', 'total_steps', 'boxed_params'),
-    ('build_evaluators', _build_evaluators,
-     'config.data', 'config.evals', 'config.objective', 'config.model',
-     'config.lora', 'config.batch_size', 'model', 'objective', 'dataset',
-     'mesh', 'open_data'))}
+# How each part is derived, and the attributes that this depends on, in the
+# order of derivation.
+PARTS: Mapping[str, tuple[Callable[[Experiment], Any], Sequence[str]]] = {
+    'open_data': (
+        lambda x: evaluators_lib.opener(
+            x.config, x.dataset, data_optional=x.data_optional),
+        ('config.data', 'config.objective', 'dataset')),
+    'total_steps': (
+        _total_steps, ('config.total', 'config.batch_size', 'dataset')),
+    'model': (
+        lambda x: _model(x.config, x),
+        ('config.model', 'config.data', 'config.objective', 'devices',
+         'dataset')),
+    'objective': (
+        lambda x: x.config.objective.build(x.context),
+        ('config.objective', 'config.data', 'config.lora', 'dataset', 'teacher',
+         'model')),
+    'prepare': (_prepare, ('config.data', 'dataset', 'objective')),
+    'init_params': (
+        _init_params,
+        ('config.seed', 'config.lora', 'config.data', 'dataset', 'model',
+         'objective')),
+    'boxed_params': (
+        lambda x: jax.eval_shape(x.init_params), ('init_params',)),
+    'mesh': (
+        lambda x: mesh_lib.build(
+            x.config.mesh, x.devices,
+            num_params=tree.num_elements(x.boxed_params)),
+        ('config.mesh', 'devices', 'boxed_params')),
+    'optimizer': (
+        _optimizer, ('config.optimizer', 'config.averaging', 'total_steps',
+                     'boxed_params'))}

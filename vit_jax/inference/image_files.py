@@ -1,10 +1,9 @@
 """Finds image files, and reports the ones that cannot be read."""
 
 import collections
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 import contextlib
 import glob
-import itertools
 import os
 import sys
 from typing import Any
@@ -14,11 +13,9 @@ from etils import epath
 import rich.console
 import rich.progress
 
-from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import escape
 from vit_jax import schema
-from vit_jax import spelling
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import tables
@@ -33,10 +30,9 @@ def find(
 ) -> tuple[dict[str, list[Labels]], dict[str, str]]:
   """Returns image files with their labels, and an error per missing path.
 
-  Files are in sorted order within a folder. Each is returned once, with the
-  labels of all its rows in tables, or with empty ones; those that rows of
-  tables name by several paths, once for each. A path to a file may have any
-  name; folders and globs contribute the files with an image suffix.
+  Each file is returned once, with the labels of all its rows in tables, or with
+  empty ones. A path to a file may have any name; folders and globs contribute
+  the files with an image suffix, in sorted order.
 
   Args:
     paths: files, folders (searched recursively), globs, or tables of images,
@@ -47,71 +43,47 @@ def find(
     OSError: the first error, if no path has an image.
     ValueError: if a folder or glob has none, or a table is malformed.
   """
-  rows_of: dict[str, list[Labels]] = {}
+  found: dict[str, list[Labels]] = {}
+  first: dict[str, str] = {}  # Of the paths that name a file.
   failed: dict[str, OSError] = {}
   for text in paths:
     try:
       for path, rows in _expand(text, config).items():
-        rows_of.setdefault(path, []).extend(rows)
+        same = path if '://' in path else os.path.abspath(path)
+        found.setdefault(first.setdefault(same, path), []).extend(rows)
     except OSError as error:
       failed[text] = error
-  if failed and not rows_of:
+  if failed and not found:
     raise next(iter(failed.values()))
-  found: dict[str, list[Labels]] = {}
-  known = {_canonical(path) for path, rows in rows_of.items() if rows}
-  for path, rows in rows_of.items():
-    if not rows:
-      key = _canonical(path)
-      if key in known:
-        continue
-      known.add(key)
-    found[path] = rows or [{}]
-  return found, {
-      path: schema.words(error).removeprefix(f'{path}: ')
-      for path, error in failed.items()}
+  return {path: rows or [{}] for path, rows in found.items()}, {
+      path: _words(path, error) for path, error in failed.items()}
 
 
-def _canonical(path: str) -> str:
-  return path if atomic_files.is_remote(path) else os.path.realpath(path)
-
-
-def interleave(paths: Iterable[str]) -> list[str]:
-  """Returns one file of each folder in turn, such as of each class."""
-  folders: dict[str, list[str]] = {}
-  for path in paths:
-    folders.setdefault(os.path.dirname(path), []).append(path)
-  turns = itertools.zip_longest(*folders.values())
-  return [path for turn in turns for path in turn if path is not None]
+def _words(path: str, error: Exception) -> str:
+  """Returns the message of an error without the path at its start."""
+  return schema.words(error).removeprefix(
+      f'{path}: ') or type(error).__name__  # MemoryError has no message.
 
 
 def _expand(
     text: str, config: columns_lib.LabelConfig) -> dict[str, list[Labels]]:
   """Returns the images at a path, with the labels of the rows of a table."""
   files.check_address(text, where='an image')
-  # Only addresses may contain '://' for epath.
-  path = epath.Path(text if atomic_files.is_remote(text) else
-                    os.path.expanduser(text).replace('://', ':/'))
+  path = epath.Path(text).expanduser()
+  others: collections.Counter[str] = collections.Counter()
   if path.suffix.lower() in files.TABLE_SUFFIXES and path.exists():
     return tables.read_rows(path, config)
-  others: collections.Counter[str] = collections.Counter()
   if path.is_dir():
-    names, others = files.list_files(path, '.')
-    found = sorted(os.path.join(path, name.removeprefix('./'))
-                   for name in names)
+    names, others = files.list_files(path)
+    found = sorted(os.fspath(path / name) for name in names)
   elif path.exists():
     found = [os.fspath(path)]
+  elif glob.has_magic(text):
+    pattern = os.fspath(path)
+    found = sorted(name for name in glob.glob(pattern, recursive=True)
+                   if files.is_image(name) and files.is_visible(name, pattern))
   else:
-    matches = glob.glob(os.path.expanduser(text), recursive=True)
-    visible = [match for match in matches if os.path.isfile(match)
-               and files.is_visible(match, os.path.expanduser(text))]
-    found = sorted(filter(files.is_image, visible))
-    others.update(map(
-        files.suffix_of, itertools.filterfalse(files.is_image, visible)))
-    if not glob.has_magic(text):
-      raise FileNotFoundError(
-          f'{text}: no such file or folder.{spelling.hint(text)}')
-    if not matches:
-      raise ValueError(f'{text}: no file matches this pattern.')
+    raise FileNotFoundError(f'{text}: no such file or folder.')
   if not found:
     but = f', but {files.describe(others)}' if others else ''
     raise ValueError(
@@ -161,9 +133,7 @@ class ReadProgress:
 
   def add_error(self, image: Any, error: Exception) -> None:
     """Records an image that has no result."""
-    path = str(image)
-    self.errors[path] = schema.words(error).removeprefix(
-        f'{path}: ') or type(error).__name__  # MemoryError has no message.
+    self.errors[str(image)] = _words(str(image), error)
     self.advance(1)
 
   def report(self) -> int:

@@ -8,7 +8,6 @@ alpha channel is composited on white.
 
 from collections.abc import Callable, Iterable, Iterator
 import functools
-import glob
 import os
 from typing import Any, TypeGuard
 
@@ -18,8 +17,6 @@ from jaxtyping import Float
 import numpy as np
 from PIL import Image
 
-from vit_jax import pictures
-from vit_jax import spelling
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
@@ -68,8 +65,8 @@ def read(
 
   Raises a `FileNotFoundError`, or a `ValueError` if it is not an image.
   """
-  picture = _read_resized(image, preprocess)
-  pixels = ops_lib.to_array(picture, size=preprocess.resolution)
+  pixels = ops_lib.to_array(
+      resized(image, preprocess), size=preprocess.resolution)
   scale = preprocess.value_scale
   return scale.normalize(scale.to_unit(pixels))
 
@@ -121,21 +118,10 @@ def is_viewable(preprocess: preprocessing_lib.Preprocess) -> bool:
       channels=preprocess.channels, dtype=preprocess.pixel_dtype)
 
 
-def show(
-    image: ImageLike, preprocess: preprocessing_lib.Preprocess,
-) -> Image.Image:
-  """Returns an image resized and cropped as the model sees it.
-
-  Images that are neither grey nor RGB are shown by `pictures.to_image`.
-  """
-  picture = _read_resized(image, preprocess)
-  return picture if is_viewable(preprocess) else pictures.to_image(
-      ops_lib.pixels(picture), preprocess.value_range)
-
-
-def _read_resized(
+def resized(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> ops_lib.Picture:
+  """Returns an image resized and cropped as the model sees it."""
   result = open_image(image, preprocess)
   # Random operations draw the same numbers in each evaluation, too.
   rng = np.random.default_rng(0)
@@ -152,28 +138,16 @@ def open_image(
   read = functools.partial(
       decode.decode, channels=channels, dtype=preprocess.pixel_dtype)
   if isinstance(image, (str, os.PathLike)):
-    path = epath.Path(image)
-    data = _read_bytes(path)
+    data = epath.Path(image).read_bytes()
     try:
       return read(data)
     except ValueError as error:
-      raise ValueError(f'{path}: {error}') from error
+      raise ValueError(f'{image}: {error}') from error
   if isinstance(image, Image.Image):
     return read(image)
   pixels = np.asarray(image)
   _check_shape(pixels.shape, channels=channels)
   return read(_to_uint8(pixels) if is_viewable(preprocess) else pixels)
-
-
-def _read_bytes(path: epath.Path) -> bytes:
-  try:
-    return path.read_bytes()
-  except FileNotFoundError as error:
-    raise FileNotFoundError(
-        f'{path}: no such file.' + (
-            ' Expand patterns with pathlib.Path().glob(...).'
-            if glob.has_magic(os.fspath(path)) else
-            spelling.hint(os.fspath(path)))) from error
 
 
 def _to_uint8(array: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
+from vit_jax import classes
 from vit_jax import console
 from vit_jax import escape
 from vit_jax import objectives
@@ -15,13 +16,12 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.data import preprocessing
-from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
-from vit_jax.inference import thresholds
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import overrides as overrides_lib
+from vit_jax.weights import weights as weights_lib
 
 Log = Callable[[str], None]
 
@@ -57,7 +57,7 @@ def load(
       of parameter names, for a file with several copies of a model. They take
       precedence over inferred values. Another `patch` resizes the patch
       embedding (FlexiViT; see `flexible_patch`). The classes of the weights in
-      another order in `labels` reorder the outputs; see `class_names.rename`.
+      another order in `labels` reorder the outputs; see `rename`.
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
@@ -81,8 +81,9 @@ def load(
       registry.is_target(objective))
   if known and not objectives.config_type(objective).trains_head():
     model = _without_head(model)
-  elif not model.has_decoder:
-    model = dataclasses.replace(model, thresholds=thresholds.of_run(model, log))
+  elif not model.has_decoder and (
+      leaf := registry.optional(registry.THRESHOLDS)):
+    model = dataclasses.replace(model, thresholds=leaf.of_run(model, log))
   if patch:
     model = registry.load(registry.PATCH)(model, patch, resolution)
   if positions:
@@ -90,10 +91,43 @@ def load(
   if text_embeddings:
     model = registry.load(registry.TEXT_EMBEDDINGS)(model, text_embeddings)
   if labels:
-    model = class_names.rename(model, labels)
+    model = rename(model, labels)
   for line in model.summary:
     log(escape.line(line))
   return model
+
+
+def rename(model: model_lib.Model, names: Sequence[str]) -> model_lib.Model:
+  """Returns the model with these class names.
+
+  The same names in another order reorder the outputs. New names are given to
+  the outputs by their index.
+
+  Raises:
+    ValueError: if there are not as many names as classes, or a name
+      belongs to a class with another index.
+  """
+  labels, count = model.preprocess.labels, model.config.num_classes
+  if len(names) != count:
+    raise ValueError(
+        f'labels holds {console.format_count(len(names), "name")} (one a line),'
+        f' but the model has {count:,} classes.')
+  if labels == tuple(names):
+    return model
+  how = 'named by index'
+  if sorted(labels) == sorted(set(names)):
+    how, order = 'reordered the outputs', [labels.index(n) for n in names]
+    reordered = model.with_outputs(order)
+    model = reordered.with_params(reordered.read(), thresholds=tuple(
+        model.thresholds[i] for i in order if model.thresholds))
+  elif any(new != old and new in labels for old, new in zip(labels, names)):
+    classes.match(
+        classes.Classes('the given list', count, names),
+        classes.Classes('the model', count, labels, model.origin))
+  return dataclasses.replace(
+      model, notes=(*model.notes, f'{how}: {classes.shorten(names)}'),
+      settings={**model.settings, 'labels': weights_lib.GIVEN},
+      preprocess=dataclasses.replace(model.preprocess, labels=tuple(names)))
 
 
 def _without_head(model: model_lib.Model) -> model_lib.Model:

@@ -16,23 +16,26 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-from jaxtyping import Float, UInt8
+from jaxtyping import Array, Float, UInt8
 import numpy as np
 
-from vit_jax import pixel_classes
 from vit_jax import registry
+from vit_jax import tree
 from vit_jax import types
 from vit_jax.data import preprocessing as preprocessing_lib
+from vit_jax.evals import passes
 from vit_jax.inference import attention as attention_maps
 from vit_jax.inference import images as images_lib
-from vit_jax.inference import network as network_lib
 from vit_jax.inference import predictions
 from vit_jax.models import factory
 from vit_jax.models import feature_layers
+from vit_jax.models import model_config
 from vit_jax.weights import save as save_lib
 from vit_jax.weights import weights as weights_lib
 
 ImageLike = images_lib.ImageLike
+Images = (Float[Array, 'batch height width channels'] |
+          Float[np.ndarray, 'batch height width channels'])
 Predictions = list[predictions.Prediction] | list[predictions.Estimate]
 
 
@@ -49,8 +52,8 @@ class Model(weights_lib.Weights):
   not an image. Results of a single image have no batch axis.
 
   Attributes (see `weights.Weights`): `config`, `params`, `preprocess`,
-  `resolution`, `positions`, `origin`, `report` and `summary`; `thresholds` (see
-  `inference.thresholds`).
+  `resolution`, `positions`, `origin`, `report` and `summary`; `thresholds` of
+  the classes, if they decide (NaN for the negative one of two).
   """
   thresholds: tuple[float, ...] = ()
 
@@ -69,7 +72,7 @@ class Model(weights_lib.Weights):
     """The linen module, which applies `params` to images; see docs/api.md."""
     return factory.build(self.config, num_classes=self.config.num_classes)
 
-  def __call__(self, images: network_lib.Images) -> types.Outputs:
+  def __call__(self, images: Images) -> types.Outputs:
     """Applies the model to preprocessed images; compiles for each batch shape.
 
     Args:
@@ -84,14 +87,31 @@ class Model(weights_lib.Weights):
       ValueError: for other arrays, or images that do not divide into patches.
     """
     images_lib.check_batch(images, self.preprocess)
-    apply = network_lib.forward(self.config)
     size = images.shape[1], images.shape[2]
-    return apply(self.params_for(size), images)
+    return _forward(self.config)(self.params_for(size), images)
 
   @functools.cached_property
   def params_for(self) -> Callable[[tuple[int, int]], types.Params]:
-    """Function from an image size to the parameters on the device."""
-    return network_lib.params_by_size(self)
+    """Function from an image size to the parameters on the device.
+
+    All parameters but the position embeddings are shared between sizes. The
+    function raises a `ValueError` if such images do not divide into patches.
+    """
+    on_device = jax.device_put(self.params)
+
+    @functools.lru_cache(maxsize=64)  # Resolutions.
+    def params_for(size: tuple[int, int]) -> types.Params:
+      old, new = (self.config.grid(s) for s in (self.resolution, size))
+      if old == new:
+        return on_device
+      return tree.update(on_device, tree.unflatten({
+          name: jax.device_put(self.config.resize_positions(
+              name, np.asarray(array), old_grid=old, new_grid=new,
+              method=self.positions))  # type: ignore[arg-type]
+          for name, array in tree.flatten(self.params).items()
+          if name.split('/')[-1] in self.config.position_params}))
+
+    return params_for
 
   def __repr__(self) -> str:
     return (f'Model({self.origin or self.config.name}: '
@@ -132,8 +152,7 @@ class Model(weights_lib.Weights):
       activation: preprocessing_lib.Activation | None = None,
   ) -> Predictions:
     """Converts logits to predictions or estimates; see `predict`."""
-    self._check_head(
-        'classes', 'its features (the command or method `features`)')
+    self.check_head()
     labels, stored = self.preprocess.labels, self.preprocess.activation
     if stored == 'none':
       return predictions.estimates(logits, labels=labels)
@@ -144,7 +163,10 @@ class Model(weights_lib.Weights):
         logits, labels=labels, top_k=top_k, activation=activation or stored,
         thresholds=self.thresholds if activation in (None, stored) else ())
 
-  def _check_head(self, what: str, instead: str) -> None:
+  def check_head(
+      self, what: str = 'classes',
+      instead: str = 'its features (the command or method `features`)',
+  ) -> None:
     """Raises a ValueError if the model has no head."""
     if not self.config.num_classes:
       raise ValueError(
@@ -170,13 +192,6 @@ class Model(weights_lib.Weights):
     return registry.load(registry.SEGMENTATION).segment(
         self, images, batch_size=batch_size, flip=flip)
 
-  def pixel_classes(
-      self, image: ImageLike, logits: Float[np.ndarray, 'rows columns classes'],
-  ) -> UInt8[np.ndarray, 'height width']:
-    """Returns the class of each pixel of an image for its logits."""
-    width, height = images_lib.open_image(image, self.preprocess).size
-    return pixel_classes.from_logits(logits, (height, width))
-
   def features(
       self, images: ImageLike | Iterable[ImageLike], *,
       layer: str = 'representation', batch_size: int = 32,
@@ -200,7 +215,7 @@ class Model(weights_lib.Weights):
     """Returns the name of the model output that contains a feature layer."""
     name = feature_layers.output(layer, self.config)
     if name == 'logits':
-      self._check_head('logits', "layer='representation'")
+      self.check_head('logits', "layer='representation'")
     return name
 
   def extract_layer(
@@ -269,7 +284,7 @@ class Model(weights_lib.Weights):
     Args:
       images: several images, as in `Model`; not a single one.
       batch_size: images per batch.
-      names: outputs to return; see `models.vit.ViT` and `network.forward`.
+      names: outputs to return; see `models.vit.ViT` and `_forward`.
       flip: whether to average over each image and its mirror image.
       on_error: called with each image that is unreadable or has outputs that
         are not finite, which is then skipped; None raises instead.
@@ -279,7 +294,7 @@ class Model(weights_lib.Weights):
     # One image is not padded to a full batch.
     batch_size = min(
         batch_size, max(operator.length_hint(images, batch_size), 1))
-    apply = network_lib.forward(self.config, tuple(names), flip=flip)
+    apply = _forward(self.config, tuple(names), flip=flip)
     params = self.params_for(self.preprocess.resolution)
     for sources, pixels in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
@@ -319,11 +334,43 @@ class Model(weights_lib.Weights):
       dtype: type of the arrays in the file: 'float32', 'float16' or 'bfloat16'.
 
     Returns:
-      Notes on settings for which the format's library computes differently.
+      Notes on settings for which the format's library computes differently,
+      and on what is not written.
 
     Raises:
       FileExistsError: if `target` exists.
       ValueError: if the format cannot represent the model, or a parameter is
         not finite.
     """
-    return save_lib.save(target, form, self, dtype=dtype)
+    notes = save_lib.save(target, form, self, dtype=dtype)
+    return [*notes, *[
+        'the thresholds of the classes are not written: without them, the most '
+        'probable class is predicted'] * bool(self.thresholds)]
+
+
+@functools.lru_cache(maxsize=32)
+def _forward(
+    config: model_config.ModelConfig, names: tuple[str, ...] = (), *,
+    flip: bool = False,
+) -> Callable[[types.Params, Images], types.Outputs]:
+  """Returns the jitted forward pass of parameters and images.
+
+  Args:
+    config: the typed section `model`.
+    names: outputs to return; by default all but `layers`, the intermediates of
+      every layer. 'layers/6' are the tokens after layer 6 of 1 ... depth.
+    flip: whether to average over each image and its mirror image.
+  """
+  model = factory.build(
+      factory.for_devices(config, jax.devices()[:1]),
+      num_classes=config.num_classes)
+  capture = any(name.startswith('layers') for name in names)
+  options = {'capture': True} if capture else {}
+
+  def apply(params, images):
+    outputs = model.apply({'params': params}, images, **options)
+    # Unused outputs are not computed, or at least not copied.
+    return {name: feature_layers.select(outputs, name)
+            for name in names} or outputs
+
+  return jax.jit(passes.average_mirrored(apply) if flip else apply)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Integer
 import numpy as np
 
+from vit_jax import registry
 from vit_jax import schema
 
 ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
@@ -23,7 +24,7 @@ class Prediction:
     probabilities: their probabilities.
     classes: their indices.
     decision: names of the predicted classes: those that reach the thresholds of
-      the run, see `inference.thresholds`, or the most probable one.
+      the run, or the most probable one.
   """
   names: tuple[str, ...]
   probabilities: tuple[float, ...]
@@ -81,7 +82,7 @@ def top_classes(
 ) -> list[Prediction]:
   """Returns the most probable classes of each image.
 
-  `thresholds` are those of the classes, see `inference.thresholds`.
+  `thresholds` are those of the classes; () decides for the most probable one.
 
   Raises a `ValueError` for an unknown activation or top_k < 1.
   """
@@ -91,22 +92,9 @@ def top_classes(
   probabilities = ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
   values, classes = jax.device_get(jax.lax.top_k(
       probabilities, min(top_k, probabilities.shape[-1])))
-  return named(values, classes, labels, decide(
-      np.asarray(probabilities), thresholds) if thresholds else classes[:, :1])
-
-
-def decide(
-    probabilities: Float[np.ndarray, 'batch classes'],
-    thresholds: Sequence[float],
-) -> list[Integer[np.ndarray, '_']]:
-  """Returns the indices of the classes that reach their thresholds.
-
-  The negative one of two classes, whose threshold is NaN, is predicted unless
-  the other one is.
-  """
-  chosen = probabilities >= np.asarray(thresholds)
-  others = np.isnan(thresholds) & ~chosen.any(axis=1, keepdims=True)
-  return [*map(np.flatnonzero, chosen | others)]
+  decided = registry.load(registry.THRESHOLDS).decide(
+      np.asarray(probabilities), thresholds) if thresholds else classes[:, :1]
+  return named(values, classes, labels, decided)
 
 
 def named(

@@ -83,11 +83,9 @@ def resize_lines(
 ) -> Float[Any, '*layers new_positions width']:
   """Interpolates embeddings of rows or columns along their axis."""
   axis = _LINES.index(name)
-  plain: Any = method.removesuffix('_square')
-  length = new_grid[axis] if plain == method else max(new_grid)
   return positions_lib.resize_positions(
-      array, old_grid=(old_grid[axis], 1), new_grid=(length, 1),
-      method=plain)[..., :new_grid[axis], :]
+      array, old_grid=(old_grid[axis], 1), new_grid=(new_grid[axis], 1),
+      method=method)
 
 
 def embeddings(

@@ -41,7 +41,8 @@ def without_weights(
   is a submodule.
   """
   if kernel in ('splash', 'auto'):
-    from vit_jax.models import splash  # Imports Pallas.
+    from vit_jax import registry  # The model itself needs no names.
+    splash = registry.load(registry.SPLASH)
     if kernel == 'splash' or query.shape[1] >= splash.MIN_TOKENS:
       return splash.SplashAttention(name='splash')(query, key, value)
   if kernel == 'cudnn':

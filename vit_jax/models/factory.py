@@ -15,13 +15,12 @@ import jax
 from vit_jax import fields
 from vit_jax import registry
 from vit_jax import schema
-from vit_jax.models import earlier
 from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models.model_config import ModelConfig
 
 # Layers of a head whose outputs are classes; a decoder has others, too.
-CLASSIFIERS = ('dense', 'distill')
+CLASSIFIERS = ('head/dense/', 'head/distill/')
 # Parameters of self-supervised pre-training that models are loaded without.
 PRETRAINING_ONLY = ('masked_patch', 'projector')
 
@@ -35,7 +34,7 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   variant = section.get('variant')
   implied: dict[str, Any] = (
       variants.section(str(variant)) if variant else {'name': 'vit'})
-  merged = earlier.translate({**implied, **section})
+  merged = {**implied, **section}
   if variant and _is_vit(merged['name']) != _is_vit(implied['name']):
     raise ValueError(
         f'model.variant {variant!r} is a {implied["name"]}, but model.name is '
@@ -44,12 +43,12 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   if stem and isinstance(given, Mapping):
     merged['backbone'] = {**stem, **given}
   kind = record(merged['name'])
-  config = schema.parse(kind, merged, where='model')
-  # 0 stands for the dimension of the variant.
-  zeros = {name: implied[name] for name in kind.dimensions
-           if name in implied and not getattr(config, name)}
-  if zeros:
-    config = schema.parse(kind, {**merged, **zeros}, where='model')
+  try:
+    config = schema.parse(kind, merged, where='model')
+  except ValueError:
+    if (current := _current(merged)) == merged:
+      raise
+    return parse(current)
   config.check_complete()
   return config
 
@@ -58,6 +57,12 @@ def record(name: Any) -> type[ModelConfig]:
   """Returns the record of a model, by `model.name`."""
   return registry.find(
       name, registry.MODELS, what='model.name', kind=ModelConfig)
+
+
+def _current(section: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns a section of an earlier version as one of this version."""
+  earlier = registry.optional(registry.EARLIER)
+  return earlier.translate(section) if earlier else section
 
 
 def _is_vit(name: str) -> bool:
@@ -74,7 +79,7 @@ def inherit(
   are not, nor is the decoder, which is a head. `source` is section `model` of
   the checkpoint.
   """
-  source = earlier.translate(source)
+  source = _current(source)
   kind = record(source['name'])
   if registry.is_target(source['name']):  # Of the user: every setting.
     if section.get('name', source['name']) != source['name']:
@@ -111,8 +116,7 @@ def with_dtype(
 
 def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:
   """Returns the config with another `remat`, which own models do not have."""
-  changes = {'remat': remat} if any(
-      field.name == 'remat' for field in dataclasses.fields(config)) else {}
+  changes: dict[str, Any] = {'remat': remat} if 'remat' in vars(config) else {}
   return dataclasses.replace(config, **changes)
 
 

@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 from jax import ad_checkpoint
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray
 
 XAVIER = nn.initializers.xavier_uniform()
 # For [width, 3, heads, head_dim]: of each matrix, not of their concatenation.
@@ -122,10 +122,8 @@ class Dropout(nn.Module):
   def __call__(self, inputs: Float[Array, '...']) -> Float[Array, '...']:
     if self.rate == 0 or self.deterministic:
       return inputs
-    kept = jax.lax.optimization_barrier(sample_per_example(
-        lambda key, batch: jax.random.bernoulli(
-            key, 1 - self.rate, (batch, *inputs.shape[1:])),
-        self.make_rng('dropout'), inputs))
+    kept = jax.lax.optimization_barrier(jax.random.bernoulli(
+        self.make_rng('dropout'), 1 - self.rate, inputs.shape))
     return jnp.where(kept, inputs / (1 - self.rate), 0)
 
 
@@ -134,9 +132,7 @@ def drop_path(
     rate: Float[Array, ''],
 ) -> Float[Array, 'batch tokens width']:
   """Stochastic depth: drops the branch of an image (arXiv 1603.09382)."""
-  keep = sample_per_example(
-      lambda key, batch, probability: jax.random.bernoulli(
-          key, probability, (batch, 1, 1)), key, branch, 1 - rate)
+  keep = jax.random.bernoulli(key, 1 - rate, (len(branch), 1, 1))
   return jnp.where(keep, branch / (1 - rate).astype(branch.dtype), 0)
 
 
@@ -207,42 +203,3 @@ def cast(
     return leaf if stays else leaf.astype(dtype)
 
   return jax.tree_util.tree_map_with_path(convert, params)
-
-
-def sample_per_example(
-    function: Callable[..., Any], key: PRNGKeyArray,
-    images: Shaped[jax.Array, 'batch ...'], *args: Any,
-) -> Any:
-  """Returns `function(key, batch_size, *args)`, for any number of devices.
-
-  With gradient accumulation, a training step computes the gradient of each
-  device's images separately (`jax.vmap` over groups) to sum them over devices
-  once. Each group then gets its part of the random values that the whole batch
-  would get.
-
-  Args:
-    function: returns arrays [batch_size, ...].
-    key: random key.
-    images: any array with one row per example; only its length is used.
-    *args: arrays.
-  """
-  @jax.custom_batching.custom_vmap
-  def rows(images: jax.Array, key: PRNGKeyArray, *args: Any) -> Any:
-    return function(key, len(images), *args)
-
-  @rows.def_vmap
-  def _(
-      groups: int, batched: list[Any], images: jax.Array, key: Any, *args: Any,
-  ) -> tuple[Any, Any]:
-    if any(batched[1:]):  # A vmap over models, each with its own key.
-      values = jax.vmap(
-          lambda *xs: function(xs[0], images.shape[batched[0]], *xs[1:]),
-          in_axes=[0 if is_batched else None for is_batched in batched[1:]],
-      )(key, *args)
-    else:
-      values = jax.tree.map(
-          lambda x: x.reshape(groups, -1, *x.shape[1:]),
-          function(key, groups * images.shape[1], *args))
-    return values, jax.tree.map(lambda _: True, values)
-
-  return rows(jax.lax.stop_gradient(images), key, *args)

@@ -27,7 +27,7 @@ class ModelConfig:
     name: the model, one of `registry.MODELS` or 'module:Name' (docs/extend.md);
       'vit' by default, unless `variant` is another.
     variant: name of the dimensions, such as 'B/16' or 'R50x1'; it sets those
-      that are 0, and settings that are not given.
+      that are not given, and further settings.
     num_classes: outputs of the head; 0 uses the classes of the dataset.
     head_bias: initial bias of the head; -10 gives a low initial sigmoid loss
       with many classes. The kernel of the head starts at zero.

@@ -119,81 +119,26 @@ def resize_positions(
   if tuple(old_grid) == tuple(new_grid):
     return positions
   grid = positions[..., prefix:, :].reshape(*layers, *old_grid, width)
-  rows, columns = new_grid
-  plain = method.removesuffix('_square')
-  whole = new_grid if plain == method else (max(new_grid),) * 2
-  resized = _interpolate(grid, (*layers, *whole, width), plain)[
-      ..., :rows, :columns, :]
+  resized = interpolate(grid, new_grid, method)
   module: Any = np if isinstance(positions, np.ndarray) else jnp
   return module.concatenate(
       [positions[..., :prefix, :], resized.reshape(*layers, -1, width)],
       axis=-2)
 
 
-def _interpolate(
-    array: Float[Any, '...'], shape: tuple[int, ...], method: str,
-) -> Float[Any, '...']:
+def interpolate(
+    grid: Float[Any, '*layers rows columns width'], new_grid: tuple[int, int],
+    method: str,
+) -> Float[Any, '*layers new_rows new_columns width']:
+  """Interpolates a grid of embeddings; see `resize_positions`."""
+  shape = (*grid.shape[:-3], *new_grid, grid.shape[-1])
   if method == 'linear':
     from scipy import ndimage  # As in the paper's code; takes 0.2 s to import.
-    factors = [new / old for new, old in zip(shape, array.shape)]
+    factors = [new / old for new, old in zip(shape, grid.shape)]
     return ndimage.zoom(
-        array.astype(np.float64), factors, order=1, mode='nearest',
-    ).astype(array.dtype)
-  if method.startswith('bicubic'):
-    offset = 0.1 if method == 'bicubic_offset' else 0.0
-    for axis in (-3, -2):
-      old, new = array.shape[axis], shape[axis]
-      if old != new or offset:
-        array = jnp.moveaxis(jnp.tensordot(
-            _bicubic_weights(old, new, offset), array, (1, axis),
-            precision='highest'), 0, axis)
-    return array
-  return jax.image.resize(
-      array, shape, method=method.removesuffix('_sharp'),
-      antialias=method != 'bilinear_sharp')
-
-
-def _bicubic_weights(
-    old: int, new: int, offset: float) -> Float[np.ndarray, 'new old']:
-  """Returns weights of Keys' kernel with a = -0.75, as PyTorch's 'bicubic'."""
-  centres = (np.arange(new) + 0.5) * old / (new + offset) - 0.5
-  taps = np.floor(centres)[:, None] + np.arange(-1, 3)
-  d, a = np.abs(centres[:, None] - taps), -0.75
-  values = np.where(
-      d <= 1, ((a + 2) * d - (a + 3)) * d**2 + 1,
-      a * (((d - 5) * d + 8) * d - 4))
-  weights = np.zeros((new, old), np.float32)
-  columns = taps.astype(int).clip(0, old - 1)
-  np.add.at(weights, (np.arange(new)[:, None], columns), values)
-  return weights
-
-
-def resize_filters(kernel: Any, patch: tuple[int, int]) -> Any:
-  """Resizes patch filters by pseudo-inverse (FlexiViT, arXiv 2212.08013).
-
-  With B the matrix of bilinear resizing, the new filters (B^T)^+ w give
-  the resized patches B x the embeddings x^T w of the patches x, if patches are
-  enlarged, and the nearest ones otherwise (section 3.4, equations 3 to 5).
-
-  Args:
-    kernel: [height, width, channels, embedding]; a NumPy array is resized in
-      float64.
-    patch: height and width of the result.
-  """
-  if kernel.shape[:2] == tuple(patch):
-    return kernel
-  # Separable: the pseudo-inverse of a Kronecker product is that of its factors.
-  matrices = [np.linalg.pinv(_bilinear(old, new).T)
-              for old, new in zip(kernel.shape[:2], patch)]
-  if isinstance(kernel, np.ndarray):
-    return np.einsum('ph,qw,hwcd->pqcd', *matrices,
-                     kernel.astype(np.float64)).astype(kernel.dtype)
-  return jnp.einsum('ph,qw,hwcd->pqcd', *(
-      jnp.asarray(matrix, kernel.dtype) for matrix in matrices), kernel,
-                    precision='highest')
-
-
-def _bilinear(old: int, new: int) -> Float[np.ndarray, 'new old']:
-  """Returns the matrix of bilinear resizing with half-pixel centres."""
-  at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-  return np.maximum(0, 1 - np.abs(at[:, None] - np.arange(old)))
+        grid.astype(np.float64), factors, order=1, mode='nearest',
+    ).astype(grid.dtype)
+  if method == 'bilinear':
+    return jax.image.resize(grid, shape, method)
+  from vit_jax import registry  # The model itself needs no names.
+  return registry.load(registry.INTERPOLATE)(grid, new_grid, method)

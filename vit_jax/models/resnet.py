@@ -5,7 +5,6 @@ of its hybrids. The first unit of a stage changes the shape; the remaining units
 are stacked and scanned like the layers of the encoder.
 """
 
-from collections.abc import Callable, Mapping
 import dataclasses
 from typing import Any, ClassVar, Literal
 
@@ -17,28 +16,60 @@ from jaxtyping import Array, Float
 from vit_jax import fields
 from vit_jax.models import layers
 from vit_jax.models import model_config
-from vit_jax.models import resnet_config
 from vit_jax.models import vit
 
-
-def _is_product(primitive: Any, *args: Any, **params: Any) -> bool:
-  del args, params
-  return primitive.name in ('conv_general_dilated', 'dot_general')
+GROUPS = 32  # Groups of a group norm (arXiv 1912.11370, section 3.2).
 
 
-# Intermediates that are saved for the backward pass; others are recomputed.
-REMAT_POLICIES: Mapping[str, Callable | None] = {
-    'none': None,
-    'dots': _is_product,
-    # For hybrids with this policy: the convolutions are the projections.
-    'attention': _is_product,
-    'full': jax.checkpoint_policies.nothing_saveable,
-}
+@dataclasses.dataclass(frozen=True)
+class StemConfig:
+  """Convolutional network up to its last feature map.
+
+  The defaults are from the paper's hybrids. A kernel w is standardised to
+  (w - mean) / (sqrt(variance + variance_epsilon) + std_epsilon) over all axes
+  except the last.
+
+  Attributes:
+    depths: residual units of each stage. () is the root alone, with stride
+      4; each stage after the first doubles the stride.
+    width: channels of the root and of the bottleneck of the first stage.
+    preactivation: norm and ReLU before each convolution (ResNet v2, as BiT)
+      instead of after. Padding differs as well: symmetric for BiT, TensorFlow's
+      SAME for the hybrids.
+    group_norm_epsilon: added to the variance in group norms.
+    std_epsilon: added to the standard deviation of a kernel.
+    variance_epsilon: added to the variance of a kernel.
+  """
+  depths: tuple[int, ...]
+  width: int = 64
+  preactivation: bool = False
+  group_norm_epsilon: float = 1e-6
+  std_epsilon: float = 1e-5
+  variance_epsilon: float = 0.0
+
+  def __post_init__(self):
+    if min(self.depths, default=1) < 1:
+      raise ValueError(
+          f'Each stage needs at least one unit, but depths is {self.depths}.')
+    if self.width < 1 or self.width % GROUPS:
+      raise ValueError(
+          f'width must be a multiple of the {GROUPS} groups of a group norm, '
+          f'but is {self.width}.')
+
+  @property
+  def stride(self) -> int:
+    """Stride of the feature map in pixels."""
+    return 4 * 2 ** max(len(self.depths) - 1, 0)
+
+  def feature_map(self, image_shape: tuple[int, int]) -> tuple[int, int]:
+    """Returns the shape of the last feature map of an image."""
+    height, width = image_shape
+    return -(-height // self.stride), -(-width // self.stride)
 
 
 class StdConv(nn.Module):
   """Convolution with a standardised kernel (arXiv 1903.10520) and no bias."""
-  config: resnet_config.StemConfig
+  config: StemConfig
   channels: int
   size: int
   stride: int
@@ -65,7 +96,7 @@ class StdConv(nn.Module):
         dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
 
 
-def padding(config: resnet_config.StemConfig, size: int) -> Any:
+def padding(config: StemConfig, size: int) -> Any:
   """Returns the padding of a window: see `StemConfig.preactivation`."""
   if not config.preactivation:
     return 'SAME'
@@ -78,7 +109,7 @@ class Unit(nn.Module):
 
   It has the signature of a scan body without inputs.
   """
-  config: resnet_config.StemConfig
+  config: StemConfig
   width: int
   stride: int
   dtype: jnp.dtype
@@ -87,51 +118,40 @@ class Unit(nn.Module):
   def __call__(
       self, features: Float[Array, 'batch height width in'], _: None,
   ) -> tuple[Float[Array, 'batch new_height new_width out'], None]:
-    projected = self.stride > 1 or features.shape[-1] != 4 * self.width
-    branch = (self._preactivated if self.config.preactivation
-              else self._postactivated)
-    return branch(features, projected), None
+    c, width = self.config, self.width
 
-  def _preactivated(self, features: jax.Array, projected: bool) -> jax.Array:
-    normed = nn.relu(self._norm('norm1')(features))
-    shortcut = self._conv('conv_proj')(normed) if projected else features
-    x = self._conv('conv1')(normed)
-    x = self._conv('conv2')(nn.relu(self._norm('norm2')(x)))
-    return shortcut + self._conv('conv3')(nn.relu(self._norm('norm3')(x)))
+    def conv(
+        name: str, x: jax.Array, channels: int, size: int = 1, stride: int = 1,
+    ) -> jax.Array:
+      return StdConv(c, channels, size, stride, self.dtype, name=name)(x)
 
-  def _postactivated(self, features: jax.Array, projected: bool) -> jax.Array:
+    def norm(name: str, x: jax.Array, **options: Any) -> jax.Array:
+      return group_norm(c, self.dtype, name, **options)(x)
+
+    inputs = nn.relu(norm('norm1', features)) if c.preactivation else features
     shortcut = features
-    if projected:
-      shortcut = self._norm('norm_proj')(self._conv('conv_proj')(features))
-    x = nn.relu(self._norm('norm1')(self._conv('conv1')(features)))
-    x = nn.relu(self._norm('norm2')(self._conv('conv2')(x)))
+    if self.stride > 1 or features.shape[-1] != 4 * width:
+      shortcut = conv('conv_proj', inputs, 4 * width, stride=self.stride)
+      if not c.preactivation:
+        shortcut = norm('norm_proj', shortcut)
+    after = ('norm2', 'norm3') if c.preactivation else ('norm1', 'norm2')
+    x = nn.relu(norm(after[0], conv('conv1', inputs, width)))
+    x = nn.relu(norm(after[1], conv('conv2', x, width, 3, self.stride)))
+    x = conv('conv3', x, 4 * width)
+    if c.preactivation:
+      return shortcut + x, None
     # Zero scale: a unit starts as its shortcut (arXiv 1706.02677).
-    last = self._norm('norm3', scale=nn.initializers.zeros)
-    return nn.relu(shortcut + last(self._conv('conv3')(x)))
-
-  def _conv(self, name: str) -> StdConv:
-    channels, size, stride = {
-        'conv1': (self.width, 1, 1),
-        'conv2': (self.width, 3, self.stride),
-        'conv3': (4 * self.width, 1, 1),
-        'conv_proj': (4 * self.width, 1, self.stride),
-    }[name]
-    return StdConv(
-        self.config, channels, size, stride, self.dtype, name=name)
-
-  def _norm(
-      self, name: str, *, scale: Any = nn.initializers.ones,
-  ) -> nn.GroupNorm:
-    return group_norm(self.config, self.dtype, name, scale=scale)
+    x = norm('norm3', x, scale=nn.initializers.zeros)
+    return nn.relu(shortcut + x), None
 
 
 def group_norm(
-    config: resnet_config.StemConfig, dtype: jnp.dtype, name: str, *,
+    config: StemConfig, dtype: jnp.dtype, name: str, *,
     scale: Any = nn.initializers.ones,
 ) -> nn.GroupNorm:
   """Group norm with float32 statistics."""
   return nn.GroupNorm(
-      num_groups=resnet_config.GROUPS, epsilon=config.group_norm_epsilon,
+      num_groups=GROUPS, epsilon=config.group_norm_epsilon,
       dtype=dtype, scale_init=nn.with_logical_partitioning(scale, ('norm',)),
       bias_init=nn.with_logical_partitioning(
           nn.initializers.zeros, ('norm',)), name=name)
@@ -166,8 +186,15 @@ class Stage(nn.Module):
     if remat == 'none':
       return Unit
     # Outside of a loop, CSE would undo the rematerialisation.
-    return nn.remat(
-        Unit, prevent_cse=not in_scan, policy=REMAT_POLICIES[remat])
+    return nn.remat(Unit, prevent_cse=not in_scan, policy=(
+        jax.checkpoint_policies.nothing_saveable if remat == 'full' else
+        _is_product))
+
+
+def _is_product(primitive: Any, *args: Any, **params: Any) -> bool:
+  """Whether an intermediate is saved for the backward pass."""
+  del args, params
+  return primitive.name in ('conv_general_dilated', 'dot_general')
 
 
 class Stem(nn.Module):
@@ -212,7 +239,7 @@ class ResNetConfig(model_config.ModelConfig):
       slow on CPUs; 99 unrolls whole stages.
   """
   name: Literal['resnet'] = fields.switch('resnet')  # type: ignore[assignment]
-  backbone: resnet_config.StemConfig | None = fields.switch(None)
+  backbone: StemConfig | None = fields.switch(None)
   remat: fields.Free[layers.Remat] = 'none'  # type: ignore[misc]
   unroll: fields.Free[int] = 1
 
@@ -284,7 +311,7 @@ class HybridConfig(vit.ViTConfig):
       `patch` is in positions of that map.
   """
   name: Literal['hybrid'] = fields.switch('hybrid')  # type: ignore[assignment]
-  backbone: resnet_config.StemConfig | None = fields.switch(None)
+  backbone: StemConfig | None = fields.switch(None)
 
   has_patches: ClassVar[bool] = False  # Receptive fields overlap.
   dimensions: ClassVar[tuple[str, ...]] = (

@@ -82,7 +82,7 @@ PUBLISHED = (
     *HYBRIDS, *RESNETS)
 
 # Settings of BiT's ResNets that differ from the hybrids (its published code).
-_BIT = {'preactivation': True, 'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
+BIT = {'preactivation': True, 'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
         'variance_epsilon': 1e-10}
 
 
@@ -102,7 +102,7 @@ def section(variant: str) -> dict[str, Any]:
           f'A ResNet has the form R<layers>x<width>, such as "R50x1", but is '
           f'{variant!r}. Layers: {", ".join(map(str, STAGES))}.')
     return {'name': 'resnet', 'backbone': {
-        'depths': STAGES[layers], 'width': 64 * factor, **_BIT}}
+        'depths': STAGES[layers], 'width': 64 * factor, **BIT}}
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
     size, depths, patch = HYBRIDS[variant]

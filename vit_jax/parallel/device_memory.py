@@ -5,7 +5,6 @@ CPU devices share the host memory that is free when a run starts.
 
 import contextlib
 import gc
-import pathlib
 import re
 from typing import Any
 
@@ -19,11 +18,6 @@ from vit_jax import exceptions
 # The rest is left to image decoding and other processes.
 USABLE_FRACTION = 0.9
 MIB = 2**20
-# Memory limit of a container and its present use: cgroup v2, then cgroup v1.
-_CGROUP_FILES = (
-    ('memory.max', 'memory.stat', 'anon'),
-    ('memory/memory.limit_in_bytes', 'memory/memory.stat', 'total_rss'))
-_CGROUP_ROOT = pathlib.Path('/sys/fs/cgroup')
 # The TPU compiler writes binary units: '40.1G' is 40.1 * 2**30 bytes.
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40, 'P': 2**50}
 _SIZE = r'(\d+(?:\.\d+)?)([KMGTP]?)i?B?'
@@ -70,21 +64,8 @@ def free_bytes(mesh: jax.sharding.Mesh) -> int | None:
 
 def free_host_bytes(num_devices: int) -> int:
   """Returns the free host memory for each of `num_devices` CPU devices."""
-  free = min([psutil.virtual_memory().available, *_free_in_container()])
+  free = psutil.virtual_memory().available
   return int(USABLE_FRACTION * free) // num_devices
-
-
-def _free_in_container(root: pathlib.Path = _CGROUP_ROOT) -> list[int]:
-  free = []
-  for limit_file, stat_file, used_key in _CGROUP_FILES:
-    try:
-      limit = int((root / limit_file).read_text())
-      used = dict(line.split() for line in
-                  (root / stat_file).read_text().splitlines())[used_key]
-    except (OSError, ValueError, KeyError):  # Other version, or limit 'max'.
-      continue
-    free.append(max(0, limit - int(used)))
-  return free
 
 
 def try_compile(lowered: Any) -> tuple[Any, tuple[int, int] | None]:

@@ -180,6 +180,6 @@ def check_batch_size(
         + f' (mesh {dict(mesh.shape)}). Use a multiple of {divisor}.')
 
 
-def replicas(mesh: jax.sharding.Mesh) -> int:
-  """Returns the number of copies of all parameters; 1 if they are sharded."""
-  return mesh.size if mesh.shape[types.DATA] == mesh.size else 1
+def device_kind(mesh: jax.sharding.Mesh) -> str:
+  """Returns the kind of the devices of a mesh."""
+  return mesh.devices.flat[0].device_kind

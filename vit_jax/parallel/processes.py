@@ -5,9 +5,6 @@ the environment of a cluster (TPU, SLURM, Kubernetes, Open MPI), or they are
 given by flags.
 """
 
-import os
-import sys
-
 import jax
 
 # A process without heartbeats for this time counts as lost, and the others end
@@ -33,14 +30,14 @@ def start(
       instead of ending the process.
 
   Returns:
-    Whether this is one of several processes.
+    Whether this is process 0, which writes files and prints.
 
   Raises:
     ValueError: if the flags are inconsistent, or JAX cannot connect.
   """
   flags = (coordinator, num_processes, process_id)
   if flags == (None, 1, None):
-    return False
+    return True
   # Collectives between CPUs; not the default in every version of JAX.
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   jax.config.update('jax_enable_preemption_service', stoppable)
@@ -50,32 +47,13 @@ def start(
         heartbeat_timeout_seconds=HEARTBEAT_SECS)
   except Exception as error:
     if flags == (None, None, None) and 'coordinator_address' in str(error):
-      return False  # JAX found no cluster.
+      return True  # JAX found no cluster.
     raise ValueError(
         f'Cannot connect to the other processes: {error}. Give each process '
         '--coordinator=HOST:PORT, with a free port of process 0, '
         '--num-processes=N and --process-id from 0 to N - 1; or '
         '--num-processes=1, which runs this process alone.') from error
-  return jax.process_count() > 1
-
-
-def describe() -> str:
-  """Returns 'process 1 of 4, 2 of 8 devices'."""
-  return (f'process {jax.process_index()} of {jax.process_count()}, '
-          f'{jax.local_device_count()} of {jax.device_count()} devices')
-
-
-def is_first() -> bool:
-  """Whether this is process 0, which writes files and prints."""
+  print(f'process {jax.process_index()} of {jax.process_count()}, '
+        f'{jax.local_device_count()} of {jax.device_count()} devices',
+        flush=True)
   return jax.process_index() == 0
-
-
-def exit_now(status: int, message: str = '') -> None:
-  """Ends a failed process (status not 0) immediately if others depend on it.
-
-  A normal exit would wait minutes for the others, which wait for this one.
-  """
-  if status and jax.distributed.is_initialized():
-    sys.stdout.flush()
-    print(message, end='', file=sys.stderr, flush=True)
-    os._exit(status)

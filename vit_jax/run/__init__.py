@@ -7,7 +7,9 @@
   log_rows          metrics of log lines and of the summary
   unreadable_log    lists unreadable images
   workdir           writes the other files of a run
-  writer            writes metrics
+  writer            writes metrics, and passes them to trackers
+  progress          shows them in a terminal
+  evaluate_weights  evaluates weights outside of training
   watchdog          ends a run that makes no progress
   signals           stops a run at a safe point
   counters, clock   images, FLOPs and time of a run

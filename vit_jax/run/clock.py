@@ -1,4 +1,4 @@
-"""Speed of training and time spent waiting for the input."""
+"""Time of a run: training, waiting for the input, and pauses."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -11,7 +11,7 @@ class Clock:
   """Measures the speed of a training loop.
 
   ```
-  clock = Clock(devices=8)
+  clock = Clock()
   for step in ...:
     with clock.waiting():
       batch = next(batches)
@@ -23,25 +23,18 @@ class Clock:
   ```
 
   Attributes:
-    devices: number of devices of all hosts.
     now: returns the time in seconds.
   """
-  devices: int
   now: Callable[[], float] = time.perf_counter
 
   def __post_init__(self):
-    self._start = self.now()
-    self._begin_interval()
+    self._lap_start = self._interval_start = self.now()
+    self._paused_secs = self._waited_secs = 0.0
 
-  @property
-  def secs(self) -> float:
-    """Seconds since this start of the run."""
-    return self.now() - self._start
-
-  @property
-  def device_secs(self) -> float:
-    """Seconds x devices since this start of the run, including pauses."""
-    return self.devices * self.secs
+  def lap(self) -> float:
+    """Returns the seconds since the last call, including pauses."""
+    start, self._lap_start = self._lap_start, self.now()
+    return self._lap_start - start
 
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:
@@ -67,14 +60,11 @@ class Clock:
       time spent waiting for the input. Above a few percent, the input limits
       the speed.
     """
-    secs = self.now() - self._interval_start - self._paused_secs
+    now = self.now()
+    secs = now - self._interval_start - self._paused_secs
     rate = 1 / secs if secs > 0 else 0.0
     speed = {'images_per_sec': images * rate,
              'wait_share': self._waited_secs * rate}
-    self._begin_interval()
+    self._interval_start = now
+    self._paused_secs = self._waited_secs = 0.0
     return speed
-
-  def _begin_interval(self) -> None:
-    self._interval_start = self.now()
-    self._paused_secs = 0.0
-    self._waited_secs = 0.0

@@ -11,14 +11,22 @@ after a kill; of the killed start, only the time before its last checkpoint
 counts.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 import dataclasses
 import math
 from typing import Any, Literal
 
+import jax
+
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax.parallel import hardware
-from vit_jax.run import clock as clock_lib
+from vit_jax.parallel import mesh as mesh_lib
+
+
+def hardware(device_kind: str) -> Any:
+  """Returns cores and peak figures of a kind of device; None if unknown."""
+  find = registry.optional(registry.HARDWARE)
+  return find(device_kind) if find else None
 
 
 @dataclasses.dataclass
@@ -123,31 +131,26 @@ class Counters:
         name.partition('/')[0]: self.step for name in row}}
     self.first_evals = {**row, **self.first_evals}
 
-  def fallen(self, fractions: Iterable[tuple[str, float]]) -> tuple[str, ...]:
-    """Returns the metrics below a fraction of their first value."""
-    return tuple(
-        name for name, fraction in fractions if name in self.evals
-        and not self.evals[name] >= fraction * self.first_evals[name])
-
-  def set_time(
-      self, before: 'Counters', clock: clock_lib.Clock, device_kind: str,
-  ) -> None:
-    """Sets the time to that of earlier starts (`before`) plus this one."""
-    self.secs = before.secs + clock.secs
-    earlier = before.device_secs_by_kind
+  def add_time(self, secs: float, mesh: jax.sharding.Mesh) -> None:
+    """Counts time on the devices of a mesh."""
+    self.secs += secs
+    kind, spent = mesh_lib.device_kind(mesh), self.device_secs_by_kind
     self.device_secs_by_kind = {
-        **earlier,
-        device_kind: earlier.get(device_kind, 0.0) + clock.device_secs}
+        **spent, kind: spent.get(kind, 0.0) + mesh.size * secs}
 
   @property
   def core_hours_by_kind(self) -> dict[str, float]:
     """Hours x cores, by device kind."""
-    return {kind: secs * hardware.cores(kind) / 3600
+    return {kind: secs * getattr(hardware(kind), 'cores', 1) / 3600
             for kind, secs in self.device_secs_by_kind.items()}
 
   @property
-  def cost(self) -> dict[str, float]:
-    """FLOPs in units of 1e18, as in Table 6 of the paper, and hours."""
-    return {'exaflops': self.flops / 1e18,
+  def totals(self) -> dict[str, float]:
+    """FLOPs in units of 1e18, as in Table 6 of the paper, and hours.
+
+    With unreadable images, also their number.
+    """
+    return {**({'unreadable': self.unreadable} if self.unreadable else {}),
+            'exaflops': self.flops / 1e18,
             'device_hours': sum(self.device_secs_by_kind.values()) / 3600,
             'core_hours': sum(self.core_hours_by_kind.values())}

@@ -1,5 +1,6 @@
-"""Runs the evaluators of a config on weights, and keeps what they find."""
+"""Evaluates weights outside of training, with the data of a config."""
 
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import time
@@ -8,44 +9,222 @@ from typing import Any
 from etils import epath
 import jax
 
-from vit_jax import console
+from vit_jax import classes
+from vit_jax import console as console_lib
+from vit_jax import data
+from vit_jax import escape
 from vit_jax import evals
-from vit_jax import metrics as metrics_lib
 from vit_jax import registry
+from vit_jax import schema
+from vit_jax import types
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
-from vit_jax.inference import thresholds as thresholds_lib
+from vit_jax.experiment import fit_weights
+from vit_jax.experiment import frozen_weights
+from vit_jax.experiment import load_config
+from vit_jax.inference import load as load_lib
+from vit_jax.inference import model as model_lib
+from vit_jax.models import factory
+from vit_jax.objectives import supervised
 from vit_jax.parallel import coordination
-from vit_jax.run import evaluate_checkpoint
+from vit_jax.parallel import multihost
+from vit_jax.run import log_rows
 from vit_jax.run import watchdog as watchdog_lib
+from vit_jax.weights import adapt as adapt_lib
+from vit_jax.weights import download
+from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
+
+
+def open_weights(
+    address: epath.PathLike, *, which: str = checkpoint_paths.AUTO,
+) -> weights_lib.Weights:
+  """Opens a run with all its parameters, or other weights as a `Model`."""
+  path = download.fetch(address)
+  if checkpoint_paths.is_run(path):
+    weights = open_lib.open(path, which=which)
+    if weights.run:  # Also with the parameters that only the objective uses.
+      return weights
+  return load_lib.load(path, which=which)
+
+
+def config_for(
+    weights: weights_lib.Weights, specification: str = '', *,
+    evaluators: Sequence[str] = (), overrides: Sequence[str] = (),
+    stage: str = '', source: str = '', flip: bool = False,
+) -> config_lib.Config:
+  """Returns the config that evaluates weights.
+
+  Args:
+    weights: a run, or a `Model`, which determines the section `model`.
+    specification: config file; by default, the config saved with the run.
+    evaluators: names of evaluators of the config, or of others with default
+      settings; by default, all of the config.
+    overrides: settings, such as 'data.source=cifar10'.
+    stage: stage of the config file.
+    source: data to evaluate on, with its default split, instead of the
+      config's.
+    flip: averages the outputs for each image and its mirror image.
+
+  Raises:
+    ValueError: if there is no config, or no such evaluator.
+  """
+  is_model = isinstance(weights, model_lib.Model)
+  changes = {**({'source': source, 'split': ''} if source else {}),
+             **({'flip': True} if flip else {})}
+
+  def prepare(name: str, sections: dict[str, Any]) -> dict[str, Any]:
+    if name != stage:  # Not the stage that is evaluated.
+      return sections
+    model = {'model': schema.to_plain(weights.config)} if is_model else {}
+    return {**sections, **model, 'evals': _evaluators(
+        sections.get('evals', {}), evaluators, changes)}
+
+  if specification:
+    # The weights determine the model, so those that the config starts training
+    # from are not read.
+    config = load_config.load_one(
+        specification, overrides, stage=stage, prepare=prepare,
+        **{'open_weights': None} if is_model else {})
+  elif weights.run:
+    config = config_lib.resolve_with(
+        prepare(stage, dict(weights.run)), overrides)
+  else:
+    raise ValueError(
+        f'{weights.address or "The model"} has no config of a training run, '
+        'which selects data and evaluators. Use --config=configs/x.py.')
+  if is_model:
+    config = dataclasses.replace(config, model=weights.config)
+  return _as_trained(config, weights)
+
+
+def _evaluators(
+    sections: Mapping[str, Any], names: Sequence[str],
+    changes: Mapping[str, Any],
+) -> dict[str, Any]:
+  """Returns the changed sections of evaluators, of a config or with defaults.
+
+  Without names, they are those of the config. One called 'module:Name' becomes
+  Name.
+  """
+  defaults = {**{name: {'name': name}
+                 for name in registry.available(registry.EVALUATORS)},
+              **(registry.optional(registry.EVALUATED_DATASETS) or {})}
+  known = {**sections, **defaults, **sections}  # Those of the config first.
+  found: dict[str, Any] = {}
+  for name in list(filter(None, names)) or sections:
+    if registry.is_target(name):
+      found[name.rpartition(':')[2]] = {'name': name}
+    else:
+      found[name] = known[schema.check_name(
+          name, list(known), what='evaluator (--evaluators)')]
+  if not found:
+    raise ValueError(
+        'The config has no evaluators: its section evals is empty. Use '
+        f'--evaluators. Known: {", ".join(defaults)}.')
+  return {name: {**section, **changes} for name, section in found.items()}
+
+
+def _as_trained(
+    config: config_lib.Config, weights: weights_lib.Weights,
+) -> config_lib.Config:
+  """Returns the config with the scales and the sigmoid of the training.
+
+  With another config, measured scales would come from the evaluation data, and
+  the loss 'auto' of a head from its labels.
+  """
+  objective = config.objective
+  if weights.preprocess.activation == 'sigmoid' and isinstance(
+      objective, supervised.SupervisedConfig) and (
+          objective.loss == 'auto'
+          and any(section.uses_head for section in config.evals.values())):
+    objective = dataclasses.replace(objective, loss='sigmoid')
+  scales: dict[str, Any] = {
+      name: getattr(weights.preprocess, name) for name in ('mean', 'std')
+      if isinstance(getattr(config.data, name), str)}
+  if weights.preprocess.activation == 'none':
+    trained, count = weights.run.get('data', {}), weights.config.num_classes
+    # Without a scale, the outputs of the head are labels.
+    for name, default in (('target_mean', 0.0), ('target_std', 1.0)):
+      scales[name] = tuple(trained.get(name) or [default] * count)
+  return dataclasses.replace(
+      config, data=dataclasses.replace(config.data, **scales),
+      objective=objective)
+
+
+def _notes(
+    experiment: build_lib.Experiment, weights: weights_lib.Weights,
+) -> Iterator[str]:
+  """Yields notes about the preprocessing and about images trained on."""
+  section, preprocess = experiment.config.data, weights.preprocess
+  yield from data.scale_notes(section, preprocess.value_scale)
+  if section.build_ops(train=False) != preprocess.resized(section.size).ops:
+    yield (f'note: data.eval_ops is {list(section.eval_ops)}, but `predict` '
+           f'preprocesses images of this model by {preprocess.sections}')
+  changes = registry.optional(registry.CHANGES)
+  if changes and weights.run and weights.is_checkpoint:
+    yield from changes.evaluation_notes(
+        experiment, items.read_examples(epath.Path(weights.address)))
+
+
+def restore(
+    config: config_lib.Config, weights: weights_lib.Weights,
+) -> tuple[build_lib.Experiment, types.Params]:
+  """Returns the experiment and the parameters to evaluate."""
+  reads_head = any(section.reads_head for section in config.evals.values())
+  head, num_classes = None, adapt_lib.num_classes(weights.shapes)
+  if reads_head and num_classes:
+    head = classes.Classes(
+        'the model', num_classes, weights.preprocess.labels,
+        source=checkpoint_paths.display(weights.address))
+  # A batch is a microbatch of training, rounded up to a multiple of devices.
+  count = jax.device_count()
+  experiment = build_lib.build(dataclasses.replace(
+      config_lib.for_evaluation(config), accumulation=1,
+      batch_size=-(-config.eval_batch_size // count) * count),
+                               head=head, earlier=weights.run)
+  for note in _notes(experiment, weights):
+    console_lib.print_lines(note)
+  multihost.connect_cpus(experiment.mesh)
+  # All parameters as trained, except those that no evaluator reads; at other
+  # resolutions, positions are resized.
+  unused = tuple(f'{name}/.*' for name in (
+      *factory.PRETRAINING_ONLY, *['head'] * (not reads_head)))
+  params, rows = fit_weights.fit(
+      experiment, weights, rules=adapt_lib.InitConfig(
+          new=() if reads_head else (f'({"|".join(unused)})',), ignored=unused,
+          positions=config.init.positions))
+  params = multihost.put(params, experiment.shardings.params)
+  for row in rows:
+    if row.status != 'loaded' and row.name.partition('/')[0] not in (
+        'head', *factory.PRETRAINING_ONLY):
+      print(escape.line(
+          f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
+  return experiment, frozen_weights.with_teacher(experiment, params)
 
 
 def evaluate(
     config: config_lib.Config, weights: weights_lib.Weights, *,
     prints: bool = False, output: epath.Path | None = None,
-    store_thresholds: bool = False,
 ) -> dict[str, Any]:
   """Runs the evaluators; returns their metrics and tables as plain data.
 
   Args:
-    config: config of the evaluation; see `evaluate_checkpoint.config_for`.
+    config: config of the evaluation; see `config_for`.
     weights: what is evaluated.
     prints: whether to print tables of the metrics.
     output: folder for figures; None draws none.
-    store_thresholds: stores the thresholds that an evaluator chooses with the
-      checkpoint.
   """
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
   with watchdog_lib.Watchdog(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
-    experiment, params = evaluate_checkpoint.restore(config, weights)
-    stored = store_thresholds and _threshold_evaluator(experiment, weights)
-    is_first = jax.process_index() == 0
+    experiment, params = restore(config, weights)
     draw = registry.optional(registry.FIGURES) if (
-        is_first and output is not None) else None
+        jax.process_index() == 0 and output is not None) else None
     for name in experiment.evaluators:
       beat = functools.partial(watchdog.beat, f'evaluating {name}')
       beat()
@@ -55,9 +234,6 @@ def evaluate(
         _print(experiment, name, result, time.monotonic() - start)
       for path in draw(name, result, output) if draw else ():
         print(f'figure      {path}')
-      if name == stored and is_first:
-        path = thresholds_lib.store(weights, result.thresholds)
-        print(f'thresholds  {path}')
       metrics |= result.metrics_of(name)
       if result.tables:
         tables[name] = {
@@ -73,12 +249,12 @@ def _print(
 ) -> None:
   dataset = experiment.data_of(name)
   if dataset.without_images:
-    console.print_lines(f'note: {dataset.without_images_note}')
-  images = console.format_count(int(result.metrics['examples']), 'image')
-  console.table(f'{name}: {dataset.title}, {images} in {secs:.1f} s',
+    console_lib.print_lines(f'note: {dataset.without_images_note}')
+  images = console_lib.format_count(int(result.metrics['examples']), 'image')
+  console_lib.table(f'{name}: {dataset.title}, {images} in {secs:.1f} s',
                 *_table(experiment, name, result))
   for heading, details in result.details:
-    console.table(heading, *details)
+    console_lib.table(heading, *details)
 
 
 def _table(
@@ -89,57 +265,5 @@ def _table(
     return result.printed
   declared = config_lib.declared_metrics(experiment.config)
   return ['metric', 'value'], [
-      [key, console.format_metric(value, digits=5, is_fraction=metrics_lib.find(
-          f'{name}/{key}', declared).is_fraction)]
+      [key, log_rows.format_value(f'{name}/{key}', value, declared, digits=5)]
       for key, value in result.metrics.items() if key != 'examples']
-
-
-def with_settings(
-    config: config_lib.Config, *, flip: bool, sensitivity: float | None,
-) -> config_lib.Config:
-  """Returns the config with settings of all evaluators that have them."""
-  found = {**config.evals, **({} if sensitivity is None else {
-      name: dataclasses.replace(
-          config.evals[name], sensitivity=sensitivity)  # type: ignore[call-arg]
-      for name in _choosing(config, flag='--sensitivity')})}
-  return dataclasses.replace(config, evals={
-      name: dataclasses.replace(section, flip=flip or section.flip)
-      for name, section in found.items()})
-
-
-def _choosing(config: config_lib.Config, *, flag: str) -> list[str]:
-  """Returns the names of the evaluators that choose thresholds."""
-  found = [name for name, section in config.evals.items()
-           if section.chooses_thresholds]
-  if not found:
-    raise ValueError(
-        f'{flag} needs the evaluator roc, but the evaluators are '
-        f'{", ".join(config.evals)}. Use --evaluators=roc.')
-  return found
-
-
-def _threshold_evaluator(
-    experiment: build_lib.Experiment, weights: weights_lib.Weights) -> str:
-  """Returns the name of the evaluator whose thresholds are to be stored.
-
-  Raises:
-    ValueError: if there is not one, or the weights do not use thresholds.
-  """
-  name, *others = _choosing(experiment.config, flag='--store-thresholds')
-  if others:
-    raise ValueError(
-        '--store-thresholds needs one evaluator roc, but there are '
-        f'{", ".join([name, *others])}. Select one by --evaluators={name}.')
-  if not weights.is_checkpoint or (
-      weights.settings.get('labels') == weights_lib.GIVEN):
-    raise ValueError(
-        '--store-thresholds needs a checkpoint of vit_jax with its own class '
-        f'names, but {weights.origin} is none, or flags name its classes. '
-        'Leave it out.')
-  dataset = experiment.dataset
-  if not dataset.multi_label and dataset.num_classes != 2:
-    raise ValueError(
-        '--store-thresholds needs several labels per image or two classes, but '
-        f'{dataset.title} has {dataset.num_classes:,} classes, of which the '
-        'most probable one is predicted. Leave it out.')
-  return name

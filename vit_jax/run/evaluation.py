@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 
+from vit_jax import console
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -11,18 +12,28 @@ from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import frozen_weights
-from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import log_rows
 
 
-def stops_early(
+def early_stop(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-) -> bool:
-  """Whether `checkpoint.patience` or `checkpoint.stop_below` ends the run."""
-  section = experiment.config.checkpoint
-  return bool(counters.fallen(section.stop_below)) or (
-      counters.is_out_of_patience(section.patience, **experiment.sizes))
+) -> str:
+  """Returns why a run ends before its last step; '' if it does not."""
+  section, evals = experiment.config.checkpoint, counters.evals
+  for name, fraction in section.stop_below:
+    first = counters.first_evals.get(name, 0)
+    if name in evals and not evals[name] >= fraction * first:  # Also for NaN.
+      return (f'{name} fell from {first:.4g} to {evals[name]:.4g}: training '
+              'stops (checkpoint.stop_below).')
+  if not counters.is_out_of_patience(section.patience, **experiment.sizes):
+    return ''
+  value = 'was never finite' if counters.best is None else (
+      f'has not improved on {console.format_number(counters.best)} of step '
+      f'{counters.best_step:,}')
+  return (f'{section.best} {value} for {counters.unimproved} evaluation(s) and '
+          f'{counters.unimproved_steps:,} steps: training stops '
+          '(checkpoint.patience).')
 
 
 def is_finished(
@@ -33,8 +44,8 @@ def is_finished(
   It depends only on what a checkpoint stores, so a killed run ends where an
   uninterrupted one does.
   """
-  return counters.step == experiment.total_steps or stops_early(
-      experiment, counters)
+  return counters.step == experiment.total_steps or bool(
+      early_stop(experiment, counters))
 
 
 def is_due(
@@ -47,89 +58,81 @@ def is_due(
       and experiment.is_due(every, counters.step))
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-  """The evaluators of a run.
+def run_due(
+    experiment: experiment_lib.Experiment, state: types.TrainState,
+    counters: counters_lib.Counters, checkpoints: manager.Checkpoints, *,
+    on_batch: Callable[[str], None],
+) -> tuple[dict[str, float], counters_lib.Counters, str] | None:
+  """Runs the evaluators that are due; None if none is.
 
-  Attributes:
+  When training ends, all evaluators run, also on the best checkpoint.
+
+  Args:
     experiment: the experiment.
+    state: state of this step.
+    counters: counters at this step, which do not change.
     checkpoints: holds the best checkpoint.
-    clock: pauses during evaluations.
     on_batch: called with the name of an evaluator before its first batch and
       after each of them; may raise.
+
+  Returns:
+    Metrics by 'evaluator/metric', the counters after this evaluation, and text
+    for the terminal.
   """
-  experiment: experiment_lib.Experiment
-  checkpoints: manager.Checkpoints
-  clock: clock_lib.Clock
-  on_batch: Callable[[str], None]
+  config = experiment.config
+  due = [name for name, section in config.evals.items()
+         if is_due(experiment, counters, section.every)
+         or (section.at_start and not counters.step)]
+  if not due:
+    return None
+  run = functools.partial(_run, experiment, on_batch)
+  row = run(due, state.eval_params)
+  counters = dataclasses.replace(counters, evaluated=counters.step)
+  best = config.checkpoint.best
+  if best in row:
+    counters.add_metric(row[best], mode=config_lib.metric_mode(
+        config, best, setting='checkpoint.best'))
+  elif best.partition('/')[0] in due:
+    raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
+                     f'{", ".join(row)}. Choose one of them.')
+  counters.add_evals(row)
+  reason = early_stop(experiment, counters)
+  if reason:  # At the last step every evaluator is due.
+    row |= run([name for name in config.evals if name not in due],
+               state.eval_params)
+  if is_finished(experiment, counters):
+    if counters.best_step == counters.step:
+      counters.best_evals = dict(row)
+    elif counters.best_step is not None:
+      counters.best_evals = run([*config.evals], _best_params(
+          experiment, state, checkpoints, step=counters.best_step))
+  counters.add_evals(row)
+  line = log_rows.evaluation_line(
+      row, step=counters.step, targets=experiment.dataset.targets,
+      declared=config_lib.declared_metrics(config))
+  return row, counters, f'{line}\n{reason}'.rstrip()
 
-  def run_due(
-      self, state: types.TrainState, counters: counters_lib.Counters,
-  ) -> tuple[dict[str, float], counters_lib.Counters, list[str]] | None:
-    """Runs the evaluators that are due; None if none is.
 
-    When training ends, all evaluators run, also on the best checkpoint.
-    `counters` does not change.
+def _run(
+    experiment: experiment_lib.Experiment, on_batch: Callable[[str], None],
+    names: Sequence[str], params: types.Params,
+) -> dict[str, float]:
+  """Returns the metrics of evaluators by 'evaluator/metric'."""
+  row: dict[str, float] = {}
+  for name in names:
+    on_batch(name)
+    row |= experiment.evaluate(
+        name, params, functools.partial(on_batch, name)).metrics_of(name)
+  return row
 
-    Returns:
-      Metrics by 'evaluator/metric', the counters after this evaluation, and
-      lines for the terminal.
-    """
-    config = self.experiment.config
-    due = [name for name, section in config.evals.items()
-           if is_due(self.experiment, counters, section.every)
-           or (section.at_start and not counters.step)]
-    if not due:
-      return None
-    row = self._run(due, state.eval_params)
-    counters = dataclasses.replace(counters, evaluated=counters.step)
-    best = config.checkpoint.best
-    if best in row:
-      counters.add_metric(row[best], mode=config_lib.best_mode(config))
-    elif best.partition('/')[0] in due:
-      raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
-                       f'{", ".join(row)}. Choose one of them.')
-    counters.add_evals(row)
-    stops = stops_early(self.experiment, counters)
-    if stops:  # At the last step every evaluator is due.
-      row |= self._run(
-          [name for name in config.evals if name not in due],
-          state.eval_params)
-    if is_finished(self.experiment, counters):
-      counters.best_evals = dict(row) if (
-          counters.best_step == counters.step) else (
-              self._run_on_best(state, counters))
-    counters.add_evals(row)
-    lines = [log_rows.evaluation_line(
-        row, step=counters.step, targets=self.experiment.dataset.targets,
-        declared=config_lib.declared_metrics(config))]
-    if stops:
-      lines.append(log_rows.describe_early_stop(config.checkpoint, counters))
-    return row, counters, lines
 
-  def _run(
-      self, names: Sequence[str], params: types.Params) -> dict[str, float]:
-    """Returns the metrics of evaluators by 'evaluator/metric'."""
-    row: dict[str, float] = {}
-    for name in names:
-      self.on_batch(name)
-      with self.clock.paused():
-        row |= self.experiment.evaluate(
-            name, params, functools.partial(self.on_batch, name),
-        ).metrics_of(name)
-    return row
-
-  def _run_on_best(
-      self, state: types.TrainState, counters: counters_lib.Counters,
-  ) -> dict[str, float]:
-    """Returns the metrics of the best checkpoint, if there is one."""
-    if counters.best_step is None:
-      return {}
-    self.checkpoints.wait()
-    best = self.checkpoints.load_best(
-        frozen_weights.without(
-            self.experiment, self.experiment.abstract_state),
-        step=counters.best_step)
-    # Frozen parameters that it does not hold come from `state`.
-    return self._run(list(self.experiment.config.evals),
-                     tree.update(state.eval_params, best))
+def _best_params(
+    experiment: experiment_lib.Experiment, state: types.TrainState,
+    checkpoints: manager.Checkpoints, *, step: int,
+) -> types.Params:
+  """Returns the parameters of the best checkpoint."""
+  checkpoints.wait()
+  best = checkpoints.load_best(
+      frozen_weights.without(experiment, experiment.abstract_state), step=step)
+  # Frozen parameters that it does not hold come from `state`.
+  return tree.update(state.eval_params, best)

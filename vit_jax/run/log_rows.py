@@ -1,18 +1,18 @@
 """Metrics of log lines and of the final summary."""
 
 from collections.abc import Mapping
+import contextlib
 from typing import Any
+
+import psutil
 
 from vit_jax import console
 from vit_jax import data
 from vit_jax import metrics as metrics_lib
 from vit_jax import tree
-from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.parallel import hardware
+from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.run import counters as counters_lib
-from vit_jax.run import profiler as profiler_lib
-from vit_jax.run import startup_summary
 from vit_jax.training import step as step_lib
 
 
@@ -26,10 +26,7 @@ def training_row(
   `metrics` and `speed` cover the steps since the previous line;
   `flops_per_image` counts training.
   """
-  utilisation = hardware.utilisation(
-      speed['images_per_sec'] * flops_per_image,
-      kind=startup_summary.device_kind(experiment.mesh),
-      devices=experiment.mesh.size)
+  device = counters_lib.hardware(mesh_lib.device_kind(experiment.mesh))
   return {
       # A training step of one's own may measure no norms.
       **{name: float(value.compute()) for name, value in metrics.items()
@@ -41,9 +38,10 @@ def training_row(
           experiment.config.data.mixture, experiment.dataset.source,
           counters.images).items()},
       **speed,
-      **({} if utilisation is None else {'mfu': utilisation}),
-      **_totals(experiment, counters),
-      'host_memory_bytes': profiler_lib.host_memory_bytes()}
+      **({'mfu': speed['images_per_sec'] * flops_per_image / (
+          device.peak_flops * experiment.mesh.size)} if device else {}),
+      **counters.totals,
+      'host_memory_bytes': host_memory_bytes()}
 
 
 def evaluation_line(
@@ -57,9 +55,18 @@ def evaluation_line(
   hidden = ('/examples', *(
       f'_{name}' for name in targets if len(targets) > 1))
   return f'step {step:,}: ' + ', '.join(
-      f'{key} ' + console.format_metric(
-          value, is_fraction=metrics_lib.find(key, declared).is_fraction)
+      f'{key} {format_value(key, value, declared)}'
       for key, value in row.items() if not key.endswith(hidden))
+
+
+def format_value(
+    key: str, value: float | None, declared: Mapping[str, metrics_lib.Metric],
+    *, digits: int = 3,
+) -> str:
+  """Formats a value of 'evaluator/metric': '97.22 %', '0.113', a dash."""
+  return console.format_metric(
+      value, digits=digits,
+      is_fraction=metrics_lib.find(key, declared).is_fraction)
 
 
 def summary(
@@ -72,10 +79,10 @@ def summary(
       'secs': counters.secs,
       'images': counters.images,
       'flops': counters.flops,
-      **_totals(experiment, counters),
+      **counters.totals,
       'core_hours_by_kind': counters.core_hours_by_kind,
       'devices': experiment.mesh.size,
-      'device_kind': startup_summary.device_kind(experiment.mesh),
+      'device_kind': mesh_lib.device_kind(experiment.mesh),
       'parameters': tree.num_elements(experiment.model_params),
       'metrics': {
           **{f'train/{name}': value for name, value in counters.train.items()
@@ -95,25 +102,11 @@ def chosen_metrics(content: Mapping[str, Any]) -> Mapping[str, Any]:
   return (content.get('best') or {}).get('metrics') or content['metrics']
 
 
-def describe_early_stop(
-    section: checkpoint_config.CheckpointConfig,
-    counters: counters_lib.Counters) -> str:
-  """Explains why training stopped early."""
-  for name in counters.fallen(section.stop_below):
-    return (f'{name} fell from {counters.first_evals[name]:.4g} to '
-            f'{counters.evals[name]:.4g}: training stops '
-            '(checkpoint.stop_below).')
-  value = 'was never finite' if counters.best is None else (
-      f'has not improved on {console.format_number(counters.best)} of step '
-      f'{counters.best_step:,}')
-  return (f'{section.best} {value} for {counters.unimproved} evaluation(s) and '
-          f'{counters.unimproved_steps:,} steps: training stops '
-          '(checkpoint.patience).')
-
-
-def _totals(
-    experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-) -> dict[str, float]:
-  skips = experiment.config.data.unreadable != 'error'
-  return {**({'unreadable': counters.unreadable} if skips else {}),
-          **counters.cost}
+def host_memory_bytes() -> int:
+  """Returns the memory of this process and its child processes."""
+  process = psutil.Process()
+  total = process.memory_info().rss
+  for child in process.children(recursive=True):
+    with contextlib.suppress(psutil.NoSuchProcess):
+      total += child.memory_info().rss
+  return total

@@ -31,9 +31,9 @@ from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
+from vit_jax.parallel import multihost
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import evaluation
-from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
 
@@ -69,8 +69,7 @@ def restore_or_init(
       images that are now held out, or the base of adapters is missing or has
       changed.
   """
-  adapted = bool(experiment.config.lora.rank)
-  if adapted and weights is None:
+  if experiment.config.lora.rank and weights is None:
     raise ValueError(
         'lora.rank is set, but there are no weights to adapt. Set '
         '--config.init.checkpoint.')
@@ -79,32 +78,39 @@ def restore_or_init(
       frozen_weights.without(experiment, experiment.abstract_state),
       check_labels=lambda names: matched.append(
           _match_classes(experiment, names, workdir)))
-  if restored is not None:
-    experiment, line = matched[-1]
-    start = _resume(experiment, restored, workdir, weights)
-    base = None
-    if adapted and weights is not None:
-      params = weights.read()
-      checksums.check_identity(
-          params, start.counters.base, path=weights.address)
-      base, _ = fit_weights.fit(experiment, fit_weights.match_head(
-          experiment, weights.with_params(params), owner='the checkpoint')[0])
-    state = frozen_weights.add(experiment, restored.state, base)
-    return state, dataclasses.replace(
-        start, message='\n'.join(filter(None, [
-            *restored.damaged, start.message, line])))
+  if restored is None:
+    return _init(experiment, weights)
+  experiment, line = matched[-1]
+  start = _resume(experiment, restored, workdir, weights)
+  base = None
+  if experiment.config.lora.rank and weights is not None:
+    params = weights.read()
+    checksums.check_identity(params, start.counters.base, path=weights.address)
+    base, _ = fit_weights.fit(experiment, fit_weights.match_head(
+        experiment, weights.with_params(params), owner='the checkpoint')[0])
+    base = multihost.put(base, experiment.shardings.params)
+  return (frozen_weights.add(experiment, restored.state, base),
+          dataclasses.replace(start, message='\n'.join(filter(None, [
+              *restored.damaged, start.message, line]))))
+
+
+def _init(
+    experiment: experiment_lib.Experiment, weights: weights_lib.Weights | None,
+) -> tuple[types.TrainState, Start]:
+  """Starts a new run from weights or from random parameters."""
+  counters = counters_lib.Counters()
   if weights is None:
-    state = frozen_weights.add(
-        experiment, experiment.init_state(random=True))
-    return state, Start(counters_lib.Counters(), (
-        f'Starting from random parameters (seed {experiment.config.seed}).'),
-        experiment, examples=_changes_of_data(experiment).examples)
-  params = weights.read()
-  state, report = fit_weights.start(experiment, weights.with_params(params))
-  return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
-      origin=weights.address,
-      base=checksums.identity(params) if adapted else ''), report,
-      experiment, examples=_changes_of_data(experiment).examples)
+    state = experiment.init_state(random=True)
+    message = ('Starting from random parameters (seed '
+               f'{experiment.config.seed}).')
+  else:
+    params, counters.origin = weights.read(), weights.address
+    state, message = fit_weights.start(experiment, weights.with_params(params))
+    if experiment.config.lora.rank:
+      counters.base = checksums.identity(params)
+  return frozen_weights.add(experiment, state), Start(
+      counters, message, experiment,
+      examples=_changes_of_data(experiment).examples)
 
 
 def _match_classes(
@@ -142,20 +148,20 @@ def _resume(
       restored.progress, step=int(restored.state.step))
   earlier = _earlier_config(experiment, restored)
   changes = _changes(earlier, experiment.config)
-  data_changed = _changes_of_data(experiment, restored.examples)
+  data_changes = _changes_of_data(experiment, restored.examples)
   changed_evaluators = tuple(
       name for name in experiment.config.evals
-      if name in data_changed.evaluators or (name in earlier.evals and any(
+      if name in data_changes.evaluators or (name in earlier.evals and any(
           _changes_metrics(each, meaning, name) for each, meaning in changes)))
-  noted = '\n  '.join(map(str, (each for each, _ in changes)))
-  noted = (f'\nChanges of the config since the checkpoint:\n  {noted}'
-           if changes else '') + data_changed.text
+  noted = '\n  '.join([
+      '\nChanges of the config since the checkpoint:' * bool(changes),
+      *(str(each) for each, _ in changes)]) + data_changes.text
   # A run that has ended keeps its metrics; `loop` notes what they measured.
   if not evaluation.is_finished(experiment, counters):
     noted += _forget(
-        counters, changed_evaluators, earlier=earlier, config=experiment.config)
+        counters, changed_evaluators, earlier, experiment.config)
   problem = _problem(
-      experiment, counters, changes, data_problem=data_changed.problem,
+      experiment, counters, changes, data_problem=data_changes.problem,
       weights=weights)
   if problem:
     raise ValueError(
@@ -164,7 +170,7 @@ def _resume(
       counters, f'Resuming from step {counters.step:,} of {workdir}.{noted}',
       experiment, num_microbatches=earlier.num_microbatches,
       changed_evaluators=changed_evaluators,
-      examples=data_changed.examples)
+      examples=data_changes.examples)
 
 
 def _changes_of_data(
@@ -172,10 +178,10 @@ def _changes_of_data(
     earlier: Mapping[str, Any] | None = None,
 ) -> Any:
   """Returns what the leaf `changes` finds; see `data_changes.Changes`."""
-  if changes := registry.optional(registry.CHANGES):
-    return changes.of_run(experiment, earlier)
-  return python_types.SimpleNamespace(
-      examples={}, text='', evaluators=(), problem='')
+  changes = registry.optional(registry.CHANGES)
+  return changes.of_run(experiment, earlier) if changes else (
+      python_types.SimpleNamespace(
+          examples={}, text='', evaluators=(), problem=''))
 
 
 def _earlier_config(
@@ -217,7 +223,7 @@ def _changes_metrics(
 
 
 def _forget(
-    counters: counters_lib.Counters, changed_evaluators: Sequence[str], *,
+    counters: counters_lib.Counters, changed_evaluators: Sequence[str],
     earlier: config_lib.Config, config: config_lib.Config,
 ) -> str:
   """Forgets metrics that later ones cannot be compared with; returns a note."""
@@ -226,10 +232,10 @@ def _forget(
   if best == earlier.checkpoint.best and (
       best.partition('/')[0] not in changed_evaluators):
     return ''
-  is_known = counters.best is not None
   counters.forget_best()
-  return (f'\nThe best {earlier.checkpoint.best} so far, of step {step:,}, is '
-          'forgotten: later values are not comparable.') if is_known else ''
+  return '' if step is None else (
+      f'\nThe best {earlier.checkpoint.best} so far, of step {step:,}, is '
+      'forgotten: later values are not comparable.')
 
 
 def _problem(
@@ -243,15 +249,13 @@ def _problem(
   if weights is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
             f'{weights.address}. Delete the run')
-  refused = [each for each, meaning in changes if meaning == fields.REFUSED]
+  refused = {'.'.join(each.path): shlex.quote(json.dumps(each.old))
+             for each, meaning in changes if meaning == fields.REFUSED}
   if refused:
-    return (
-        'cannot go on with other values of '
-        + ' and '.join('.'.join(each.path) for each in refused) + '. Use '
-        + ' '.join(
-            f'--config.{".".join(each.path)}='
-            + shlex.quote(json.dumps(each.old)) for each in refused)
-        + ', start another run from this one (--config.init.checkpoint),')
+    flags = ' '.join(f'--config.{key}={old}' for key, old in refused.items())
+    return (f'cannot go on with other values of {" and ".join(refused)}. Use '
+            f'{flags}, start another run from this one '
+            '(--config.init.checkpoint),')
   if data_problem and not finished:
     return data_problem
   if step > total:
@@ -263,13 +267,3 @@ def _problem(
               'longer checkpoint.patience or other checkpoint.stop_below')
     return f'is finished, with a different config. Set a {remedy}'
   return ''
-
-
-def read_finished(
-    experiment: experiment_lib.Experiment, workdir: epath.Path, start: Start,
-) -> dict[str, Any] | None:
-  """Returns the summary of a run that has no steps left, else None."""
-  summary = workdir_lib.read(workdir / workdir_lib.SUMMARY)
-  finished = evaluation.is_finished(experiment, start.counters)
-  return (summary if summary and finished
-          and summary.get('steps') == start.counters.step else None)

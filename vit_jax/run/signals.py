@@ -1,16 +1,44 @@
 """SIGTERM and Ctrl-C stop training at the next safe point.
 
 In a run of several processes a signal to any one of them stops all at the same
-step.
+step. Importing JAX takes seconds, in which a run has nothing to save. Extension
+modules that are being imported ignore a `KeyboardInterrupt` or replace it with
+an `ImportError`, so a signal ends the process there without an exception.
 """
 
 from collections.abc import Iterator
 import contextlib
 import os
 import signal
+from types import FrameType
 from typing import Any
 
-from vit_jax import early_signals
+# Exit status of a run that the same command resumes: EX_TEMPFAIL of sysexits.h
+# for SIGTERM, and the shell's 128 + 2 for Ctrl-C.
+EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
+
+
+def catch_early() -> None:
+  """Ends the process with these statuses, until `catch` takes over."""
+  for signum in EXIT_CODES:
+    if signal.getsignal(signum) != signal.SIG_IGN:  # As under nohup.
+      signal.signal(signum, _end)
+
+
+def release_sigterm() -> None:
+  """Restores the default of SIGTERM, for commands that do not resume."""
+  if signal.getsignal(signal.SIGTERM) is _end:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+  importing = False
+  while frame is not None and not importing:
+    importing = frame.f_code.co_filename.startswith('<frozen importlib')
+    frame = frame.f_back
+  if signum == signal.SIGINT and not importing:
+    raise KeyboardInterrupt  # Removes temporary files.
+  os._exit(EXIT_CODES[signal.Signals(signum)])
 
 
 class Stopped(Exception):
@@ -18,7 +46,7 @@ class Stopped(Exception):
 
   def __init__(self, signum: int):
     super().__init__(signal.Signals(signum).name)
-    self.exit_code = early_signals.EXIT_CODES[signal.Signals(signum)]
+    self.exit_code = EXIT_CODES[signal.Signals(signum)]
 
 
 class StopRequest:
@@ -63,7 +91,7 @@ def catch() -> Iterator[StopRequest]:
   is_distributed = coordination.is_distributed()
   stop = StopRequest(is_distributed=is_distributed)
   # With several processes, JAX itself handles SIGTERM.
-  caught = [signal.SIGINT] if is_distributed else list(early_signals.EXIT_CODES)
+  caught = [signal.SIGINT] if is_distributed else list(EXIT_CODES)
   before = {}
   with contextlib.suppress(ValueError):  # Not the main thread.
     for signum in caught:

@@ -7,18 +7,16 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
-from vit_jax import console as console_lib
 from vit_jax import metrics as metrics_lib
 from vit_jax import registry
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
-from vit_jax.run import curves as plots
+from vit_jax.run import log_rows
 from vit_jax.run import loop
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.run import writer as writer_lib
 
 # Headings of `rows`.
 COLUMNS = ('stage', 'steps', 'train loss', 'held out', 'last', 'best',
@@ -40,8 +38,7 @@ def train(
   Returns:
     The summary of each stage, and the declared metrics of all.
   """
-  opener = load_config.opener()
-  stages = load_config.load(specification, overrides, open_weights=opener)
+  stages = load_config.load(specification, overrides)
   if any(config.log.wandb for config in stages.values()):
     registry.load(registry.WANDB).check()
   summaries: dict[str, Any] = {}
@@ -65,16 +62,16 @@ def train(
     experiment, path = experiments.pop(name), workdir / name
     declared |= config_lib.declared_metrics(experiment.config)
     with watchdog_lib.Watchdog(log, 'opening the initial weights'):
-      weights = fit_weights.open_initial(experiment.config, path, opener)
+      weights = fit_weights.open_initial(experiment.config, path)
     summaries[name] = loop.train(
         experiment, path, title=name, profile_steps=profile_steps,
         weights=weights)
   if jax.process_index() == 0 and list(stages) != ['']:
     atomic_files.write_json(
         workdir / workdir_lib.SUMMARY, {'stages': summaries})
-    plots.curves(
-        {name: writer_lib.read_rows(workdir / name) for name in summaries},
-        workdir / workdir_lib.CURVES, declared=declared.values())
+    workdir_lib.draw_curves(
+        workdir, {name: workdir / name for name in summaries},
+        declared.values())
   return summaries, declared
 
 
@@ -97,9 +94,7 @@ def rows(
         or key in best_values)] or [
             key for key in held_out if key.endswith('/loss')]
     found += [[*start, key, *(
-        console_lib.format_metric(
-            values.get(key),
-            is_fraction=metrics_lib.find(key, declared).is_fraction)
+        log_rows.format_value(key, values.get(key), declared)
         for values in (metrics, best_values)), best.get('step')]
              for key in keys] or [[*start, None, None, None, None]]
   return found

@@ -9,8 +9,6 @@ from vit_jax import data
 from vit_jax import escape
 from vit_jax import tree
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.experiment import model_flops
-from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.run import counters as counters_lib
 
@@ -18,14 +16,14 @@ _flops, _bytes = console.format_flops, console.format_bytes
 
 
 def describe(
-    experiment: experiment_lib.Experiment, flops: model_flops.PerImage,
-    memory: Any, title: str, counters: counters_lib.Counters,
+    experiment: experiment_lib.Experiment, flops: Any, memory: Any,
+    title: str, counters: counters_lib.Counters,
 ) -> str:
   """Returns the summary.
 
   Args:
     experiment: the experiment.
-    flops: operations of the model.
+    flops: operations of the model for one image, if the leaf `plan` exists.
     memory: the compiler's analysis of the step.
     title: name of the run, or ''.
     counters: those of earlier starts, whose batch size may have been another.
@@ -36,7 +34,6 @@ def describe(
   _, height, width, channels = experiment.abstract_batch['image'].shape
   hosts, count = jax.process_count(), tree.num_elements(state.params)
   images = counters.images + size * (experiment.total_steps - counters.step)
-  hardware_row = hardware.find(device_kind(mesh))
   lines = [
       f'{title or "run"}: {dataset.title}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
@@ -47,7 +44,7 @@ def describe(
       f'pixels: mean {console.format_numbers(scale.mean)}, std '
       f'{console.format_numbers(scale.std)} of images in [0, 1]',
       f'batch {size:,} = {hosts} host(s) x {mesh.size // hosts} '
-      f'{device_kind(mesh)} device(s), '
+      f'{mesh_lib.device_kind(mesh)} device(s), '
       f'{size // mesh_lib.data_parallelism(mesh):,} images each'
       + f' in {config.num_microbatches} microbatches' * (
           config.num_microbatches > 1)
@@ -59,18 +56,23 @@ def describe(
       f'{count:,} parameters'
       + f', {experiment.num_trainable:,} trained' * (
           experiment.num_trainable < count)
-      + f' | {_flops(flops.forward)} per image forward, '
-      f'{_flops(flops.training)} in training',
-      f'cost: {_flops(flops.training)} x {images:,} images = '
-      f'{_flops(flops.training * images)}' + ('' if hardware_row is None else (
-          f' | {mesh.size} x {hardware_row.name}: at least '
-          + console.format_number(flops.training * images / (
-              3600 * hardware_row.peak_flops_per_core)) + ' core-hours')),
+      + (f' | {_flops(flops.forward)} per image forward, '
+         f'{_flops(flops.training)} in training' if flops else ''),
+      *([_cost(mesh, flops.training, images)] if flops else []),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
       + (f', step temporaries {_bytes(memory.temp_size_in_bytes)} per device'
          if memory is not None else '')]
   return '\n'.join(map(escape.line, filter(None, lines)))
+
+
+def _cost(mesh: jax.sharding.Mesh, flops: int, images: int) -> str:
+  """Returns the operations of a run, and the shortest time that they take."""
+  text = f'cost: {_flops(flops)} x {images:,} images = {_flops(flops * images)}'
+  row = counters_lib.hardware(mesh_lib.device_kind(mesh))
+  return text if row is None else (
+      f'{text} | {mesh.size} x {row.name}: at least ' + console.format_number(
+          flops * images / (3600 * row.peak_flops_per_core)) + ' core-hours')
 
 
 def _labels(experiment: experiment_lib.Experiment) -> str:
@@ -90,8 +92,3 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
     weights = ', '.join(f'{name}: {weight:g}' for name, weight in zip(
         dataset.classes.names or range(dataset.num_classes), weights))
   return text if weights in ('none', '') else f'{text}, weighted ({weights})'
-
-
-def device_kind(mesh: jax.sharding.Mesh) -> str:
-  """Returns the kind of the devices of a mesh."""
-  return mesh.devices.flat[0].device_kind

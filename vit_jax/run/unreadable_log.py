@@ -1,15 +1,17 @@
 """Counts and lists unreadable images that a run skips."""
 
 import dataclasses
+import json
 
 import jax
 
+from vit_jax import atomic_files
+from vit_jax import console
 from vit_jax import data
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.run import writer as writer_lib
 
 
 @dataclasses.dataclass
@@ -38,26 +40,26 @@ class UnreadableRecorder:
     if self._counter is not None:
       counters.unreadable = multihost.sum_counts(
           self._counter.count, self._counter.rows, total=counters.images)
-    self.write(step=counters.step)
+    self._write(step=counters.step)
 
-  def write(self, *, step: int) -> None:
-    """Appends new unreadable examples to the file of this process."""
-    found = self.experiment.unreadable.found.values()
-    if len(found) > self._num_written:
-      name = file_name(jax.process_index())
-      with self.files.explain_errors(name):
-        writer_lib.add_rows(
-            self.files.path / name, map(dataclasses.asdict, found), step=step)
-      self._num_written = len(found)
+  def close(self, counters: counters_lib.Counters) -> None:
+    """Completes the list, and prints the number of images in training."""
+    self._write(step=counters.step)
+    if counters.unreadable:
+      console.print_lines(
+          f'{counters.unreadable:,} of {counters.images:,} images were '
+          'unreadable and replaced by others: see unreadable*.jsonl')
 
-
-def describe(counters: counters_lib.Counters) -> str:
-  """Returns the summary line of a run that skipped images."""
-  return (f'{counters.unreadable:,} of {counters.images:,} images were '
-          'unreadable and replaced by others: see '
-          + ('unreadable*.jsonl' if jax.process_count() > 1 else file_name(0)))
-
-
-def file_name(process: int) -> str:
-  """Returns the name of a process's list in the workdir."""
-  return f'unreadable.{process}.jsonl' if process else 'unreadable.jsonl'
+  def _write(self, *, step: int) -> None:
+    """Adds new unreadable examples to the file of this process."""
+    found, process = self.experiment.unreadable.found, jax.process_index()
+    if len(found) == self._num_written:
+      return
+    path = self.files.path / f'unreadable{f".{process}" * (process > 0)}.jsonl'
+    with self.files.explain_errors(path.name):
+      lines = path.read_text().splitlines() if path.exists() else []
+      rows = {(row['data'], row['key']): row for row in map(json.loads, lines)}
+      rows |= {key: {'step': step, **dataclasses.asdict(each)}
+               for key, each in found.items() if key not in rows}
+      atomic_files.write_json_lines(path, rows.values())
+    self._num_written = len(found)

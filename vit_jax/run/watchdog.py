@@ -51,43 +51,37 @@ class Watchdog:
   def __post_init__(self):
     self._step = 0
     self._closed = threading.Event()
-    self._thread: threading.Thread | None = None
+    self._thread = threading.Thread(
+        target=self._watch, name='watchdog', daemon=True)
 
   def __enter__(self) -> 'Watchdog':
     self._watched_thread = threading.get_ident()
     self.beat(self.activity, is_start=True)
-    log = self.log
-    limits = [limit for limit in (
-        log.stalled_secs, log.hung_secs, log.start_secs) if limit]
-    if limits:
-      self._thread = threading.Thread(
-          target=self._watch, args=(min(10.0, min(limits) / 4),),
-          name='watchdog', daemon=True)
-      self._thread.start()
+    self._thread.start()
     return self
 
   def __exit__(self, *_: object) -> None:
     self._closed.set()
-    if self._thread is not None:
-      self._thread.join()
+    self._thread.join()
 
   def beat(
       self, activity: str, *, step: int | None = None, is_start: bool = False,
   ) -> None:
     """Records progress and the next activity; `is_start` uses `start_secs`."""
-    if step is not None:
-      self._step = step
+    self._step = self._step if step is None else step
     # One tuple, so that the thread never reads half of a beat.
     self._beat = (time.monotonic(), activity, is_start)
 
-  def _watch(self, period_secs: float) -> None:
-    reported = None
+  def _watch(self) -> None:
+    log, reported = self.log, None
+    limits = filter(None, (log.stalled_secs, log.hung_secs, log.start_secs))
+    period_secs = min([10.0, *(limit / 4 for limit in limits)])
     while not self._closed.wait(period_secs):
       start, activity, is_start = beat = self._beat
       secs = time.monotonic() - start
       limit, setting = (
-          (self.log.start_secs, 'log.start_secs') if is_start else
-          (self.log.hung_secs, 'log.hung_secs'))
+          (log.start_secs, 'log.start_secs') if is_start else
+          (log.hung_secs, 'log.hung_secs'))
       if limit and secs >= limit:
         self.report(
             self._describe(activity, secs)
@@ -95,8 +89,7 @@ class Watchdog:
             'from the last checkpoint.')
         self.end(EXIT_CODE)
         return
-      stalled = self.log.stalled_secs
-      if stalled and secs >= stalled and reported is not beat:
+      if 0 < log.stalled_secs <= secs and reported is not beat:
         reported = beat
         self.report(self._describe(activity, secs) + (
             f'\nThe process will exit after {limit:g} s ({setting}).'

@@ -4,14 +4,15 @@
     parameters.txt   shapes, sizes and shardings of the parameters
     metrics.jsonl    metrics, one row at a time (`run.writer`)
     summary.json     final results, written at the end of the run
-    curves.png       plots of the metrics
+    curves.png       plots of the metrics (`extras/figures`)
     model_card.md    description of the model (`extras/cards`)
     unreadable.jsonl unreadable images, if any (`run.unreadable_log`)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
+import functools
 from typing import Any
 
 import clu.parameter_overview
@@ -19,11 +20,17 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
+from vit_jax import console
+from vit_jax import metrics as metrics_lib
 from vit_jax import registry
 from vit_jax import untrusted
+from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import errors
+from vit_jax.checkpoints import lock
+from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.parallel import coordination
 from vit_jax.run import writer as writer_lib
 
 CONFIG, PARAMETERS = 'config.json', 'parameters.txt'
@@ -38,6 +45,16 @@ def read(path: epath.Path) -> dict[str, Any]:
   return {}
 
 
+def draw_curves(
+    path: epath.Path, runs: Mapping[str, epath.Path],
+    declared: Iterable[metrics_lib.Metric],
+) -> None:
+  """Plots the metrics of workdirs by their names, by the leaf `figures`."""
+  if draw := registry.optional(registry.CURVES):
+    draw({name: writer_lib.read_rows(run) for name, run in runs.items()},
+         path / CURVES, declared=declared)
+
+
 @dataclasses.dataclass(frozen=True)
 class Files:
   """The files of one run; process 0 writes them.
@@ -45,11 +62,11 @@ class Files:
   Attributes:
     path: the workdir.
     title: name of the run, or ''.
-    describe_latest: returns a sentence about the checkpoint to resume from.
+    checkpoints: the checkpoints of the run.
   """
   path: epath.Path
   title: str
-  describe_latest: Callable[[], str]
+  checkpoints: manager.Checkpoints
 
   @property
   def is_active(self) -> bool:
@@ -59,12 +76,32 @@ class Files:
   def explain_errors(
       self, what: str) -> contextlib.AbstractContextManager[None]:
     """Explains errors of writing a file."""
-    return errors.explain_errors(
-        what, self.path, resume=self.describe_latest)
+    return errors.explain_errors(what, self.path)
 
-  def write_start(self, experiment: experiment_lib.Experiment) -> None:
-    """Writes the resolved config and the table of parameters."""
+  def read_finished(self, step: int) -> dict[str, Any]:
+    """Returns the summary of the run if it ended at a step, else {}."""
+    summary = read(self.path / SUMMARY)
+    return summary if summary.get('steps') == step else {}
+
+  def describe_finished(
+      self, summary: Mapping[str, Any], changed_evaluators: Sequence[str],
+  ) -> bool:
+    """Prints that a run has ended; returns whether it measured these data."""
+    early = ' (stopped early)' * summary.get('stopped_early', False)
+    print(f'{self.title or self.path}: already finished at step '
+          f'{summary["steps"]:,}{early}.', flush=True)
+    if changed_evaluators:
+      console.print_lines(
+          'note: the metrics of this run were measured before the settings or '
+          f'images of {", ".join(changed_evaluators)} changed; main.py '
+          'evaluate with this config measures again', in_logs=True)
+    return not changed_evaluators
+
+  def write_start(
+      self, experiment: experiment_lib.Experiment, description: str) -> None:
+    """Writes the resolved config and the parameters; prints a description."""
     if self.is_active:
+      console.print_lines(description, in_logs=True)
       with self.explain_errors(f'{CONFIG} or {PARAMETERS}'):
         atomic_files.write_json(
             self.path / CONFIG, config_lib.to_plain(experiment.config))
@@ -76,25 +113,29 @@ class Files:
 
   def open_metrics(
       self, config: config_lib.Config, *, resume_step: int,
-  ) -> writer_lib.MetricWriter:
-    """Opens the metrics and removes rows after `resume_step`."""
+  ) -> writer_lib.MetricWriter | writer_lib.NoWriter:
+    """Opens the metrics, without later rows, and all rows at step 0."""
+    if not self.is_active:
+      return writer_lib.NoWriter()
+    first_step = resume_step + 1 if resume_step else 0
+    starts = [registry.optional(registry.TENSORBOARD),
+              config.log.wandb and registry.load(registry.WANDB)]
     with self.explain_errors(writer_lib.FILENAME):
       return writer_lib.MetricWriter(
-          self.path, resume_step=resume_step, active=self.is_active,
-          wandb_config=(
-              config_lib.to_plain(config) if config.log.wandb else None))
+          self.path, first_step=first_step,
+          trackers=[start(self.path, config_lib.to_plain(config),
+                          first_step=first_step) for start in starts if start],
+          explain_errors=functools.partial(
+              self.explain_errors, f'a row of {writer_lib.FILENAME}'))
 
   def write_summary(
       self, config: config_lib.Config, summary: Mapping[str, Any]) -> None:
     """Writes the summary and the plots of a finished run."""
-    from vit_jax.run import curves as plots  # Imports Matplotlib.
     if self.is_active:
       with self.explain_errors(f'{SUMMARY} or {CURVES}'):
         atomic_files.write_json(self.path / SUMMARY, summary)
-        rows = writer_lib.read_rows(self.path)
-        plots.curves(
-            {self.title or self.path.name: rows}, self.path / CURVES,
-            declared=config_lib.declared_metrics(config).values())
+        draw_curves(self.path, {self.title or self.path.name: self.path},
+                    config_lib.declared_metrics(config).values())
 
   def write_card(
       self, experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
@@ -105,3 +146,20 @@ class Files:
       with self.explain_errors(CARD):
         atomic_files.write_text(self.path / CARD, of_run(
             experiment, summary, workdir=self.path, title=self.title, **origin))
+
+
+@contextlib.contextmanager
+def hold(
+    path: epath.PathLike, title: str,
+    section: checkpoint_config.CheckpointConfig,
+) -> Generator[Files, None, None]:
+  """Opens the workdir of a run, which no other run may use in the context."""
+  path = epath.Path(path).expanduser()
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(coordination.explain_lost_processes())
+    coordination.run_on_first(
+        'lock', lambda: stack.enter_context(lock.hold(path)))
+    checkpoints = stack.enter_context(manager.Checkpoints(path, section))
+    # Entered again here, so that closing the checkpoints sees a LostError.
+    stack.enter_context(coordination.explain_lost_processes())
+    yield Files(path, title, checkpoints)

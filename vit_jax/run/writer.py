@@ -1,159 +1,120 @@
-"""Writes metrics to `metrics.jsonl`, TensorBoard and Weights & Biases.
+"""Writes metrics to `metrics.jsonl`, and passes them to trackers.
 
 Each row of `metrics.jsonl` holds the metrics of one step:
 
     {"step": 10, "train/loss": 2.31, "train/learning_rate": 0.0001}
 
-NaN and infinity, which JSON lacks, are written as `null`; TensorBoard gets the
-original values.
+NaN and infinity, which JSON lacks, are written as `null`; trackers, such as
+TensorBoard, get the original values.
 
 A killed run has written rows after its last checkpoint and will write them
 again. On resuming, these rows are removed. Of two rows with the same step and
 keys, the later one counts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
-import json
 import math
-import os
 import time
-from typing import Any, IO
+from typing import Any, Protocol, runtime_checkable
 
 from etils import epath
-from jaxtyping import Shaped
-import numpy as np
-from tensorboardX import event_file_writer
-from tensorboardX import summary as tensorboard_summary
-from tensorboardX.proto import event_pb2
+import jax
 
 from vit_jax import atomic_files
-from vit_jax import pictures
-from vit_jax import registry
 from vit_jax import untrusted
 
 FILENAME = 'metrics.jsonl'
 # Objects in a bucket cannot be appended to: rows are uploaded together, at most
-# this often and in a hundredth of the time.
+# this often.
 UPLOAD_SECS = 60
+
+
+@runtime_checkable
+class Tracker(Protocol):
+  """Another place that gets the rows, such as TensorBoard."""
+
+  def write(self, step: int, values: Mapping[str, float]) -> None:
+    """Adds a row."""
+
+  def write_images(self, step: int, name: str, images: jax.Array) -> None:
+    """Adds images [batch, height, width, channels]."""
+
+  def flush(self) -> None:
+    """Writes everything."""
+
+  def close(self) -> None:
+    """Ends the run."""
+
+
+class NoWriter:
+  """Writes nothing, in all processes of a run but the first."""
+
+  def write(self, *args: Any) -> None:
+    pass
+
+  flush = write_images = close = write
 
 
 class MetricWriter:
   """Writes the scalar metrics of one run."""
 
   def __init__(
-      self, workdir: epath.PathLike, *, resume_step: int | None = None,
-      active: bool = True, wandb_config: Mapping[str, Any] | None = None,
+      self, workdir: epath.PathLike, *, first_step: int,
+      trackers: Sequence[Tracker] = (),
+      explain_errors: Callable[[], contextlib.AbstractContextManager] = (
+          contextlib.nullcontext),
   ):
-    """Opens or creates the files in `workdir`.
+    """Opens or creates the file in `workdir`.
 
     Args:
       workdir: folder of the run.
-      resume_step: step of the restored checkpoint: later rows are removed, and
-        all rows at step 0. None keeps all rows.
-      active: whether this process writes; true for one process of a run.
-      wandb_config: config of the run, to also write to Weights & Biases.
-
-    Raises:
-      ImportError: if `wandb_config` is given and wandb is not installed.
+      first_step: rows of this and of later steps are removed.
+      trackers: other places that get the rows.
+      explain_errors: returns a context for the writes of rows.
     """
-    self._wandb: Any = None
-    self._file: IO[str] | None = None
-    self._pending: list[Mapping[str, Any]] = []  # Of a bucket.
+    self._path = epath.Path(workdir) / FILENAME
+    self._trackers, self._explain_errors = trackers, explain_errors
+    self._pending: list[str] = []
     self._due = time.monotonic()
-    # `SummaryWriter` would write in a thread, which outlives a failed flush and
-    # then fails while Python ends.
-    self._events: event_file_writer.EventsWriter | None = None
-    if not active:
-      return
-    workdir = epath.Path(workdir)
-    workdir.mkdir(parents=True, exist_ok=True)
-    self._path = workdir / FILENAME
-    rows = _read(self._path)
-    if resume_step is not None:
-      limit = 0 if resume_step == 0 else resume_step + 1
-      rows = [row for row in rows if row['step'] < limit]
     # Also drops an incomplete last line of a killed run.
-    self._replace(rows)
-    self._events = event_file_writer.EventsWriter(
-        # Two starts within one second must not share an event file.
-        os.fspath(workdir / 'events'), f'.{time.time_ns()}')
-    if resume_step is not None:  # Hides later events of a killed run.
-      self._add_event(step=limit, file_version='brain.Event:2')
-      self._add_event(step=limit, session_log=event_pb2.SessionLog(
-          status=event_pb2.SessionLog.START))
-    if wandb_config is not None:
-      self._wandb = registry.load(registry.WANDB).start(workdir, wandb_config)
+    atomic_files.write_json_lines(self._path, [
+        row for row in _read(self._path) if row['step'] < first_step])
 
   def write(self, step: int, scalars: Mapping[str, Any]) -> None:
     """Writes one row of numbers or one-element arrays; in a bucket, later."""
-    if self._events is None:
-      return
     values = {name: float(value) for name, value in scalars.items()}
-    row = {'step': int(step)} | values
-    if self._file is None:
-      self._pending.append(row)
-    else:
-      self._file.write(atomic_files.json_line(row))
-    for name, value in values.items():
-      self._add_event(
-          step=int(step), summary=tensorboard_summary.scalar(name, value))
-    if self._file is not None or time.monotonic() >= self._due:
+    self._pending.append(atomic_files.json_line({'step': int(step)} | values))
+    for tracker in self._trackers:
+      tracker.write(step, values)
+    if not atomic_files.is_remote(self._path) or (
+        time.monotonic() >= self._due):
       self.flush()
-    if self._wandb is not None:
-      self._wandb.log(values, step=int(step))
+
+  def write_images(self, step: int, name: str, images: jax.Array) -> None:
+    """Passes images to the trackers."""
+    for tracker in self._trackers:
+      tracker.write_images(step, name, images)
 
   def flush(self) -> None:
     """Writes all rows: a restart does not repeat those before a checkpoint."""
-    if self._events is None:
-      return
-    start = time.monotonic()
-    if self._pending:
-      self._replace([*_read(self._path), *self._pending])
-      self._pending = []
-    elif self._file is not None:
-      self._file.flush()
-    self._events.flush()
-    end = time.monotonic()
-    self._due = end + max(UPLOAD_SECS, 100 * (end - start))
-
-  def write_images(
-      self, name: str, images: Shaped[np.ndarray, 'n height width channels'],
-      *, step: int,
-  ) -> None:
-    """Writes images to TensorBoard; rescales all but 8-bit ones to [0, 1]."""
-    if self._events is None:
-      return
-    shown = pictures.visible(images) if images.dtype == np.uint8 else (
-        pictures.fractions(images))
-    self._add_event(step=int(step), summary=tensorboard_summary.image(
-        name, shown, dataformats='NHWC'))
+    lines, self._pending = ''.join(self._pending), []
+    with self._explain_errors():
+      if atomic_files.is_remote(self._path):
+        atomic_files.write_text(self._path, self._path.read_text() + lines)
+      else:
+        with open(self._path, 'a') as file:
+          file.write(lines)
+      for tracker in self._trackers:
+        tracker.flush()
+    self._due = time.monotonic() + UPLOAD_SECS
 
   def close(self) -> None:
-    """Closes the files."""
-    if self._events is None:
-      return
+    """Writes the last rows."""
     if self._pending:
       self.flush()
-    # `write` has flushed every other row and raised the errors of a full disk.
-    for file in filter(None, (self._file, self._events)):
-      with contextlib.suppress(OSError):
-        file.close()
-    self._file = self._events = None
-    if self._wandb is not None:
-      self._wandb.finish()
-
-  def _add_event(self, **fields: Any) -> None:
-    assert self._events is not None
-    self._events.write_event(
-        event_pb2.Event(wall_time=time.time(), **fields))
-
-  def _replace(self, rows: Sequence[Mapping[str, Any]]) -> None:
-    if self._file is not None:
-      self._file.close()
-    atomic_files.write_json_lines(self._path, rows)
-    if not atomic_files.is_remote(self._path):
-      self._file = open(self._path, 'a')  # noqa: SIM115
+    for tracker in self._trackers:
+      tracker.close()
 
 
 def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
@@ -187,19 +148,3 @@ def _read(path: epath.Path) -> list[dict[str, Any]]:
           'line.') from error
     rows[row['step'], frozenset(row)] = row
   return list(rows.values())
-
-
-def add_rows(
-    path: epath.Path, rows: Iterable[Mapping[str, Any]], *, step: int,
-) -> None:
-  """Appends the rows that a JSON-lines file lacks, each with `step`."""
-  lines = untrusted.read_text(path).splitlines() if path.exists() else []
-  known = [json.loads(line) for line in lines]
-  present = {_without_step(row) for row in known}
-  atomic_files.write_json_lines(path, known + [
-      {'step': step, **row} for row in rows
-      if _without_step(row) not in present])
-
-
-def _without_step(row: Mapping[str, Any]) -> str:
-  return json.dumps({**row, 'step': None}, sort_keys=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping
 import dataclasses
-import functools
 import math
 from typing import Any, Protocol, runtime_checkable
 
@@ -70,7 +69,6 @@ def build(
     prepare: Callable[[types.Batch, PRNGKeyArray], types.Batch],
     key: PRNGKeyArray,
     accumulation: int = 1,
-    replicas: int = 1,
     averaging: float | None = None,
     average_of: Callable[[Any, types.Params], types.Params] | None = None,
     trainable: Any = None,
@@ -86,9 +84,6 @@ def build(
       on `accumulation`.
     key: random key; step s uses `fold_in(key, s)`.
     accumulation: number of microbatches. The gradient is that of the batch.
-    replicas: number of devices that hold all parameters and sum their gradients
-      once, after the last microbatch. With 1, the compiler sums gradients in
-      every microbatch and sends nearly `accumulation` times as much.
     averaging: decay b of the Polyak average, or None. Parameters of k steps ago
       have weight b^k relative to the latest; the initial ones have none.
     average_of: returns the average for the optimizer state and parameters, in
@@ -104,7 +99,7 @@ def build(
         jax.random.fold_in(key, state.step))
     grads, sums = _gradients(
         loss, state.params, prepare(batch, prepare_key), loss_key,
-        num_microbatches=accumulation, replicas=replicas, trainable=trainable)
+        num_microbatches=accumulation, trainable=trainable)
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     average = state.average
@@ -152,7 +147,7 @@ def _weight_of_latest(
 
 def _gradients(
     loss: Loss, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
-    *, num_microbatches: int, replicas: int = 1, trainable: Any,
+    *, num_microbatches: int, trainable: Any,
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
   """Returns the gradients of the mean loss and its metrics.
 
@@ -162,7 +157,7 @@ def _gradients(
   if num_microbatches > 1 and hasattr(loss, 'compare'):
     return _coupled_gradients(
         loss, params, batch, key, num_microbatches=num_microbatches,
-        replicas=replicas, trainable=trainable)
+        trainable=trainable)
   num_real = jnp.maximum(batch['mask'].sum(), 1.0)
 
   def share_of_mean(params, microbatch, microbatch_key):
@@ -177,11 +172,6 @@ def _gradients(
   if num_microbatches == 1:
     return gradient(params, batch, key)
 
-  split = _split(batch, num_microbatches, replicas)
-  # One gradient per device, for its rows of a microbatch.
-  if replicas > 1:
-    gradient = jax.vmap(gradient, in_axes=(None, 0, None))
-
   def add(carry, xs):
     microbatch, i = xs
     new = gradient(params, microbatch, jax.random.fold_in(key, i))
@@ -190,25 +180,20 @@ def _gradients(
 
   empty = {name: metrics.Mean.empty() for name in ('loss', *loss.metrics)}
   zeros = jax.tree.map(jnp.zeros_like, (params, empty))
-  if replicas > 1:
-    zeros = jax.tree.map(
-        lambda x: jnp.zeros((replicas, *x.shape), x.dtype), zeros)
-  total, _ = jax.lax.scan(add, zeros, (split, jnp.arange(num_microbatches)))
-  return total if replicas == 1 else jax.tree.map(lambda x: x.sum(0), total)
+  total, _ = jax.lax.scan(add, zeros, (
+      _split(batch, num_microbatches), jnp.arange(num_microbatches)))
+  return total
 
 
-def _split(
-    batch: types.Batch, num_microbatches: int, replicas: int) -> types.Batch:
-  """Returns rows [num_microbatches, rows] or [..., replicas, rows].
+def _split(batch: types.Batch, num_microbatches: int) -> types.Batch:
+  """Returns rows [num_microbatches, rows].
 
   Microbatch i takes rows i, i + num_microbatches, ...: devices keep their own
   rows.
   """
-  split = jax.tree.map(
+  return jax.tree.map(
       lambda x: x.reshape(
           -1, num_microbatches, *x.shape[1:]).swapaxes(0, 1), batch)
-  return split if replicas == 1 else jax.tree.map(
-      lambda x: x.reshape(num_microbatches, replicas, -1, *x.shape[2:]), split)
 
 
 _COTANGENT = 'cotangent'  # Gradient of the loss w.r.t. embeddings.
@@ -229,7 +214,7 @@ class _Linearised:
 
 def _coupled_gradients(
     loss: Any, params: types.Params, batch: types.Batch,
-    key: PRNGKeyArray, *, num_microbatches: int, replicas: int, trainable: Any,
+    key: PRNGKeyArray, *, num_microbatches: int, trainable: Any,
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
   """Returns the same as `_gradients`, for the comparison of a whole batch.
 
@@ -237,15 +222,10 @@ def _coupled_gradients(
   again for the gradient, with the same dropout masks (GradCache, arXiv
   2101.06983, section 3.2). This takes one additional forward pass.
   """
-  embed = functools.partial(loss.embed, params)
-  if replicas > 1:
-    embed = jax.vmap(embed, in_axes=(0, None))
   embeddings = jax.lax.map(
-      lambda xs: embed(xs[0], jax.random.fold_in(key, xs[1])),
-      (_split(batch, num_microbatches, replicas), jnp.arange(num_microbatches)))
-  size = embeddings.shape[3 if replicas > 1 else 2:]
-  embeddings = embeddings.reshape(
-      num_microbatches, -1, *size).swapaxes(0, 1).reshape(-1, *size)
+      lambda xs: loss.embed(params, xs[0], jax.random.fold_in(key, xs[1])),
+      (_split(batch, num_microbatches), jnp.arange(num_microbatches)))
+  embeddings = embeddings.swapaxes(0, 1).reshape(-1, *embeddings.shape[2:])
   mask = batch['mask']
 
   def sum_of_losses(embeddings):
@@ -257,6 +237,5 @@ def _coupled_gradients(
   cotangent, sums = jax.grad(sum_of_losses, has_aux=True)(embeddings)
   grads, _ = _gradients(
       _Linearised(loss), params, {**batch, _COTANGENT: cotangent}, key,
-      num_microbatches=num_microbatches, replicas=replicas,
-      trainable=trainable)
+      num_microbatches=num_microbatches, trainable=trainable)
   return grads, sums

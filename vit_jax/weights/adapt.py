@@ -11,10 +11,10 @@ import re
 import typing
 from typing import Any, Literal, TypeVar
 
-from jaxtyping import Shaped
 import numpy as np
 
 from vit_jax import classes as classes_lib
+from vit_jax import registry
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import paths
@@ -126,35 +126,26 @@ def adapt(
     ValueError: if a parameter is missing, unexpected, or of another shape.
   """
   have, want = tree.flatten(params), tree.flatten(initial)
-  for pattern in config.new:
-    if not any(re.fullmatch(pattern, name) for name in want):
-      raise ValueError(
-          f'init.new: the rule {pattern!r} matches no parameter. Parameters: '
-          f'{", ".join(want)}.')
+  is_new = tree.flatten(tree.map_rules(
+      initial, [(pattern, True) for pattern in config.new], default=False,
+      where='init.new'))
   adapted: dict[str, Any] = {}
   rows: list[Row] = []
   problems: list[str] = []
   for name, start in want.items():
-    found, target = have.get(name), tuple(start.shape)
-    shape = None if found is None else tuple(found.shape)
-    if _matches(config.new, name):
-      adapted[name] = start
-      rows.append(Row(name, 'new', shape, target))
-      continue
-    array = None if found is None else np.asarray(found)
-    values = None if array is None else _resized(
+    array = np.asarray(have[name]) if name in have else None
+    shape, target = getattr(array, 'shape', None), tuple(start.shape)
+    values = start if is_new[name] else _resized(
         name, array, target, channels=config.channels, resize=resize)
     if values is None or values.shape != target:
-      same = values is not None and name == FILTERS and (
-          values.shape[:2] + values.shape[3:] == target[:2] + target[3:])
-      problems.append(
-          f'{name}: expected {target}, found {shape or "nothing"}'
-          + ': to adapt it to another number of channels, set '
-          '--config.init.channels=mean' * same)
+      problems.append(f'{name}: expected {target}, found {shape or "nothing"}')
+      if name == FILTERS and shape and shape[2:3] != target[2:3]:
+        problems[-1] += (': to adapt it to another number of channels, set '
+                         '--config.init.channels=mean')
       continue
-    adapted[name] = values.astype(start.dtype)
-    rows.append(Row(
-        name, 'loaded' if values is array else 'resized', shape, target))
+    adapted[name] = values if is_new[name] else values.astype(start.dtype)
+    rows.append(Row(name, 'new' if is_new[name] else
+                    'loaded' if values is array else 'resized', shape, target))
   for name in [name for name in have if name not in want]:
     shape = tuple(have[name].shape)
     if _matches(config.ignored, name):
@@ -226,28 +217,21 @@ def match_classes(
 
 
 def _resized(
-    name: str, values: np.ndarray, target: tuple[int, ...], *,
+    name: str, values: np.ndarray | None, target: tuple[int, ...], *,
     channels: str, resize: Callable[[str, np.ndarray], np.ndarray],
-) -> np.ndarray:
+) -> np.ndarray | None:
   """Resizes filters and position embeddings, if the other axes fit."""
+  if values is None:
+    return None
   if name == FILTERS and values.ndim == len(target) == 4:
-    if channels == 'mean':
-      values = _spread_channels(values, target[2])
-    values = positions_lib.resize_filters(values, target[:2])
+    if channels == 'mean' and values.shape[2] != target[2]:
+      mean = values.sum(axis=2, keepdims=True) / target[2]
+      values = np.repeat(mean, target[2], axis=2).astype(values.dtype)
+    if values.shape[:2] != target[:2]:
+      values = registry.load(registry.FILTERS)(values, target[:2])
   if values.ndim == len(target) and values.shape[-1:] == target[-1:]:
     return resize(name, values)
   return values
-
-
-def _spread_channels(
-    filters: Shaped[np.ndarray, 'height width channels embedding'],
-    channels: int,
-) -> Shaped[np.ndarray, 'height width new_channels embedding']:
-  """Adapts patch filters to another number of channels; see `InitConfig`."""
-  if filters.ndim != 4 or filters.shape[2] == channels:
-    return filters
-  each = filters.sum(axis=2, keepdims=True) / channels
-  return np.repeat(each, channels, axis=2).astype(filters.dtype)
 
 
 def _with_positions(
@@ -271,7 +255,7 @@ def _with_positions(
 
 def report(rows: Sequence[Row]) -> str:
   """Returns the counts, and a line for each parameter that is not loaded."""
-  # The colon marks lines that terminals may wrap; see `escape.wrap`.
+  # The colon marks lines that terminals may wrap; see `console.wrap`.
   lines = [f'  {row.status + ":":9} {row.name} '
            + ' -> '.join(str(shape) for shape in (row.old_shape, row.new_shape)
                          if shape is not None)

@@ -80,7 +80,7 @@ def add_empty_head(
     return dict(params)
   heads = factory.CLASSIFIERS[:1 + config.distill_token]
   return {**params, **{
-      f'head/{head}/{end}': np.zeros(shape, np.float32) for head in heads
+      f'{head}{end}': np.zeros(shape, np.float32) for head in heads
       for end, shape in (('kernel', (config.output_width, 0)), ('bias', (0,)))}}
 
 

@@ -7,11 +7,12 @@
 It is the only record that is read; a config.json beside it is for others.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import pathlib
 from typing import Any
 
+from vit_jax import exceptions
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
@@ -63,7 +64,10 @@ class Metadata:
   def parse(self, source: str) -> Declared:
     """Returns the typed settings."""
     config = factory.parse(self.model)
-    section, notes = _fixed_size(self.preprocess or self._of_run())
+    section, notes = self.preprocess or self._of_run(), ()
+    if 'ops' in section and (
+        earlier := registry.optional(registry.EARLIER)):
+      section, notes = earlier.fixed_size(section)
     preprocess = preprocessing.parse(section)
     resolution = preprocess.resolution if self.resolution is None else (
         preprocessing.parse({'resolution': self.resolution}).resolution)
@@ -87,23 +91,6 @@ def metadata(model: weights_lib.Weights) -> dict[str, Any]:
           'resolution': list(model.resolution), 'positions': model.positions}
 
 
-def _fixed_size(
-    preprocess: Mapping[str, Any],
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-  """Returns stored preprocessing with images of one size, and notes.
-
-  NaFlex weights that were converted earlier kept the aspect ratio of images.
-  """
-  ops = [op if op.get('op') != 'resize_to_patches' else
-         {'op': 'resize', 'method': op.get('method', 'bilinear')}
-         for op in preprocess.get('ops') or ()]
-  if ops == (preprocess.get('ops') or []):
-    return dict(preprocess), ()
-  return {**preprocess, 'ops': ops}, (
-      f'images are resized to {preprocess.get("resolution")}: the operation '
-      'resize_to_patches, which kept their aspect ratio, ended',)
-
-
 def json_path(path: str) -> str:
   """Returns the path or address of the JSON file of an .npz file."""
   return path.removesuffix('.npz') + '.json'
@@ -116,14 +103,14 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     ValueError: if the metadata is damaged, or of other weights.
   """
   path = paths.display(opened.path)
-  npz_json = pathlib.Path(json_path(opened.path))
+  file = pathlib.Path(json_path(opened.path))
   if KEY in opened.metadata:
     text, source = opened.metadata[KEY], f'{KEY} in the metadata of {path}'
-  elif opened.format == 'npz' and untrusted.exists(npz_json):
-    text, source = untrusted.read_text(npz_json), paths.display(npz_json)
+  elif opened.format == 'npz' and file.exists():
+    text, source = untrusted.read_text(file), paths.display(file)
   else:
     return None
-  try:
+  with exceptions.naming(f'{source} is malformed'):
     data = untrusted.parse_json(text)
     if KEY not in opened.metadata and not (
         isinstance(data, dict) and 'preprocess' in data):
@@ -131,8 +118,6 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     data.pop('files', None)  # Of earlier versions.
     found = schema.parse(Metadata, data, where='metadata')
     result = found.parse(source)
-  except (ValueError, TypeError, AttributeError) as error:
-    raise ValueError(f'{source} is malformed: {error}') from error
   arrays = opened.metadata.get(npz.CHECKSUM)
   if found.checksum not in ('', arrays):
     raise ValueError(

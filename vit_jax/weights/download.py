@@ -26,11 +26,8 @@ from huggingface_hub import file_download
 from vit_jax import atomic_files
 from vit_jax import exceptions
 from vit_jax import registry
-from vit_jax import schema
-from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.weights import declared
-from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import npz
 
 CACHE = '~/.cache/vit_jax/weights'
@@ -38,10 +35,6 @@ CACHE_VARIABLE = 'VIT_JAX_CACHE'
 Log = Callable[[str], None]
 
 _HASH = '#sha256='
-_NO_JSON = ('Only the statuses 404 and 410 say that an .npz file has no .json '
-            'file of settings. Try again; if it has none, download the .npz '
-            'file and name its path.')
-_HUB_PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
 
 # Its logger prints. The root logger, which Orbax configures, would print again.
 huggingface_hub.logging.disable_propagation()
@@ -71,9 +64,9 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
   if scheme in ('', 'file'):
     return _find_local(rest)
   if scheme == 'hf':
-    return _fetch_hub(rest, log)
+    return registry.load(registry.HUB_WEIGHTS)(rest, log)
   if scheme in atomic_files.SCHEMES:
-    with _explained(text):
+    with explained(text):
       if epath.Path(text).is_dir():
         return epath.Path(text)
   return _fetch_file(text, log)
@@ -89,30 +82,11 @@ def bundled() -> Mapping[str, epath.Path]:
   return {file.stem: file for file in sorted(folder.glob('*.npz'))}
 
 
-def local(path: epath.Path) -> pathlib.Path:
-  """Returns a local folder or file with the content of `path`."""
-  if not atomic_files.is_remote(path):
-    return pathlib.Path(path)
-  target = _cache_folder(os.fspath(path))
-  with _explained(os.fspath(path)):
-    # `is_dir` would be False, and a file left out, if a bucket fails.
-    files = [file for file in path.iterdir() if not file.stat().is_directory]
-  for file in files:
-    if not (target / file.name).exists():
-      _download(os.fspath(file), target / file.name)
-      if file.suffix in ('.npz', '.safetensors'):
-        _check_or_discard(target / file.name, url=os.fspath(file))
-  return target
-
-
 def _find_local(text: str) -> epath.Path:
   path = epath.Path(os.path.abspath(os.path.expanduser(text)))
   if not path.exists():
-    names = ([sibling.name for sibling in path.parent.iterdir()]
-             if path.parent.is_dir() else [])
     raise FileNotFoundError(
-        f'There is nothing at {path}.'
-        f'{spelling.hint(text) or schema.nearest(path.name, names)} '
+        f'There is nothing at {path}.{registry.nearest_file(path)} '
         'Expected a run, a checkpoint or a file of weights.')
   return path
 
@@ -123,13 +97,13 @@ def _fetch_file(address: str, log: Log) -> epath.Path:
     raise ValueError(
         f'{address} must end with {_HASH}HEX. HEX has 64 digits.')
   name = re.sub(r'[^\w.+=-]', '_', url.split('?')[0].rstrip('/').split('/')[-1])
-  path = _cache_folder(url) / name
-  if name.endswith('.npz') and '?' not in url and not path.exists():
-    _fetch_settings(url, path.with_suffix('.json'))
+  path = cache_folder(url) / name
   verb = 'cached ' if path.exists() else 'fetched'
   if not path.exists():
-    _download(url, path)
-  found = _check_or_discard(path, url=url, sha256=sha256)
+    if name.endswith('.npz') and '?' not in url:
+      _fetch_settings(declared.json_path(url), path.with_suffix('.json'))
+    download(url, path)
+  found = check(path, url=url, sha256=sha256)
   log(f'{verb} {url}\n        {path}, {path.stat().st_size:,} bytes, '
       f'sha256 {found}')
   return epath.Path(path)
@@ -142,22 +116,25 @@ def _fetch_settings(url: str, path: pathlib.Path) -> None:
   for one that may not be read, so that 403 is an error as well.
   """
   try:
-    _download(declared.json_path(url), path)
-    untrusted.parse_json(untrusted.read_text(path))
+    download(url, path)
+    untrusted.read_json(path)
   except FileNotFoundError:
-    path.unlink(missing_ok=True)
+    pass
   except (OSError, ValueError) as error:
     path.unlink(missing_ok=True)
-    raise OSError(f'{declared.json_path(url)} cannot be read: {error} It may '
-                  f'hold the settings of {url}. {_NO_JSON}') from error
+    raise OSError(
+        f'{url} cannot be read: {error} It may hold the settings of the .npz '
+        'file beside it. Only the statuses 404 and 410 say that there are '
+        'none. Try again, or download the .npz file and name its path.'
+    ) from error
 
 
-def _download(url: str, path: pathlib.Path) -> None:
+def download(url: str, path: pathlib.Path) -> None:
   """Replaces a file by the content of an address, as soon as it is there."""
   path.parent.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory(dir=path.parent) as folder:
     part = pathlib.Path(folder) / path.name
-    with part.open('wb') as sink, _explained(url):
+    with part.open('wb') as sink, explained(url):
       if url.startswith(('http://', 'https://')):
         file_download.http_get(url, sink)
       else:
@@ -167,42 +144,35 @@ def _download(url: str, path: pathlib.Path) -> None:
     os.replace(part, path)
 
 
-def _check_or_discard(
-    path: pathlib.Path, *, url: str, sha256: str = '') -> str:
-  """Returns the hash of a downloaded file of weights; see `_check`."""
-  try:
-    return _check(path, sha256)
-  except ValueError as error:
-    path.unlink(missing_ok=True)  # Another process may be first.
-    raise ValueError(
-        f'{url} was discarded, and the next call downloads it again: '
-        f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
-
-
-def _check(path: pathlib.Path, sha256: str) -> str:
-  """Returns the hash of a file of weights.
+def check(path: pathlib.Path, *, url: str, sha256: str = '') -> str:
+  """Returns the hash of a downloaded file of weights.
 
   A server may have sent something else, such as a login page. The directory of
   an archive, or the header of .safetensors, declares how long the file is.
 
   Raises:
-    ValueError: if the file is incomplete, or has another hash.
+    ValueError: if the file is incomplete, or has another hash. It is removed.
   """
-  form = array_file.format_of(path)
-  if module := registry.optional(registry.WEIGHT_FILES[form]):
-    module.check_complete(path)
-  if form == 'npz':
-    declared.read_metadata(npz.open_file(path))
-  with path.open('rb') as file:
-    found = hashlib.file_digest(file, 'sha256').hexdigest()
-  if sha256 and found != sha256.lower():
+  try:
+    if path.suffix == '.npz':
+      declared.read_metadata(npz.open_file(path))
+    elif foreign := registry.optional(registry.FOREIGN):
+      foreign.check_complete(path)
+    with path.open('rb') as file:
+      found = hashlib.file_digest(file, 'sha256').hexdigest()
+    if sha256 and found != sha256.lower():
+      raise ValueError(
+          f'{path} has SHA-256 {found}, but {sha256} was expected. If the next '
+          'download has it, too, do not use the file.')
+  except ValueError as error:
+    path.unlink(missing_ok=True)  # Another process may be first.
     raise ValueError(
-        f'{path} has SHA-256 {found}, but {sha256} was expected. If the next '
-        'download has it, too, do not use the file.')
+        f'{url} was discarded, and the next call downloads it again: '
+        f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
   return found
 
 
-def _explained(url: str) -> contextlib.AbstractContextManager[None]:
+def explained(url: str) -> contextlib.AbstractContextManager[None]:
   """Explains the exceptions of remote file systems."""
   def rewrite(error: Exception) -> Exception:
     status = getattr(getattr(error, 'response', None), 'status_code', None)
@@ -215,31 +185,6 @@ def _explained(url: str) -> contextlib.AbstractContextManager[None]:
   return exceptions.replaced_by(rewrite)
 
 
-def _fetch_hub(text: str, log: Log) -> epath.Path:
-  """Downloads a file, or the weights and JSON files of a repository."""
-  match = re.fullmatch(r'([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.+))?', text)
-  if not match:
-    raise ValueError(
-        'The address of a model on the Hugging Face hub is hf://user/model'
-        f'[@revision][/file], but is hf://{text}.')
-  repository, revision, file = match.groups()
-  # Some of its errors of the connection are FileNotFoundErrors, which means
-  # here that the hub has no such file.
-  with exceptions.replaced_by(lambda error: OSError(
-      f'hf://{text} could not be fetched: {type(error).__name__}: {error}')):
-    names = huggingface_hub.list_repo_files(repository, revision=revision)
-    weights = file or next(
-        (pattern for pattern in _HUB_PATTERNS
-         if any(name.endswith(pattern[1:]) for name in names)), '')
-    folder = pathlib.Path(huggingface_hub.snapshot_download(
-        repository, revision=revision, allow_patterns=[
-            weights, f'{weights.rpartition("/")[0]}*.json', 'LICENSE*']))
-  if file and file not in names:
-    raise FileNotFoundError(f'There is nothing at hf://{text}.')
-  log(f'fetched hf://{text}\n        {folder}')
-  return epath.Path(folder / file if file else folder)
-
-
-def _cache_folder(url: str) -> pathlib.Path:
+def cache_folder(url: str) -> pathlib.Path:
   root = pathlib.Path(os.environ.get(CACHE_VARIABLE, CACHE)).expanduser()
   return root / hashlib.sha256(url.encode()).hexdigest()[:16]

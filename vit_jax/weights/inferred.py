@@ -4,11 +4,13 @@ Shared by the published files and those of other codebases: `params` are
 parameters by our names, of which only names and shapes are used.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vit_jax.models import factory
+from vit_jax.models import model_config
+from vit_jax.models import variants
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import layout
 
 DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
@@ -69,20 +71,24 @@ def stem(
                        **settings, **known.get('backbone', {})}}
 
 
+def variant(config: model_config.ModelConfig) -> str:
+  """Returns the published variant of a model's dimensions; '' if none."""
+  patch = getattr(config, 'patch', 0)
+  names = (*variants.PUBLISHED, *(f'{size}/{patch}' for size in variants.SIZES
+                                  if isinstance(patch, int) and patch))
+  return next((
+      name for name in names
+      if variants.section(name)['name'] == config.name
+      and _dimensions(factory.parse({'variant': name})) == _dimensions(config)
+  ), '')
+
+
+def _dimensions(config: Any) -> tuple[Any, ...]:
+  return (*(getattr(config, name) for name in config.dimensions),
+          getattr(config, 'backbone', None))
+
+
 def ignored(left_out: Sequence[str]) -> tuple[str, ...]:
   """Returns a line of the summary about arrays that are not read, if any."""
   return (f'ignored: {len(left_out)} arrays that are not parameters: '
           + weights_lib.shortened(left_out),) * bool(left_out)
-
-
-def report(
-    opened: array_file.ArrayFile, *, matches: Iterable[layout.Match],
-    params: Mapping[str, Any], left_out: Iterable[str],
-) -> Iterator[str]:
-  """Yields a line for each parameter, and for each array that is ignored."""
-  for match in matches:
-    more = f' (and {len(match.theirs) - 1} more)' * (len(match.theirs) > 1)
-    shape = getattr(params.get(match.ours), 'shape', '')
-    yield f'  loaded  {match.theirs[0]}{more} -> {match.ours} {shape}'.rstrip()
-  for name in left_out:
-    yield f'  ignored {name} {opened.shapes[name]}'

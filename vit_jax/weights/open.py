@@ -8,27 +8,17 @@ Values are read by `Weights.read`.
 from collections.abc import Callable, Mapping
 import dataclasses
 import os
-import pathlib
 from typing import Any
 
 from etils import epath
-import jax
 
 from vit_jax import console
 from vit_jax import registry
 from vit_jax import schema
-from vit_jax import tree
-from vit_jax import types
-from vit_jax.checkpoints import checksums
-from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.models import lora
-from vit_jax.weights import adapt as adapt_lib
-from vit_jax.weights import check
 from vit_jax.weights import download
 from vit_jax.weights import published
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import orbax
 
@@ -65,12 +55,10 @@ def open(
   path = download.fetch(address, log=log)
   is_run = paths.is_run(path)
   weights = orbax.open_run(path, which=which) if is_run else (
-      dataclasses.replace(_open_file(download.local(path), overrides),
+      dataclasses.replace(_open_file(path, overrides),
                           address=os.fspath(address)))
-  adapters = schema.parse(
-      lora.LoraConfig, weights.run.get('lora', {}), where='lora')
-  if adapters.rank:
-    weights = _merged(weights, adapters, base=base)
+  if weights.run.get('lora', {}).get('rank'):
+    weights = registry.load(registry.LORA_BASE)(weights, base=base)
   elif base:
     raise ValueError(
         f'base={base!r} is for adapters, but {os.fspath(address)} holds none. '
@@ -79,21 +67,20 @@ def open(
 
 
 def _open_file(
-    path: pathlib.Path, overrides: Mapping[str, Any],
-) -> weights_lib.Weights:
+    path: epath.Path, overrides: Mapping[str, Any]) -> weights_lib.Weights:
   """Opens a published .npz file, or with the zoo any other."""
-  problem = f'{path} is not a published .npz file.'
+  problem = f'{path} is a folder without a checkpoint of vit_jax.'
   try:
-    if path.is_file() and array_file.format_of(path) == 'npz':
+    if not path.is_dir():
       return published.read(npz.open_file(path), overrides)
   except ValueError as error:
     problem = str(error)
   # Other models have such names, too, so that the zoo decides.
-  if load_foreign := registry.optional(registry.FOREIGN):
-    return load_foreign(path, overrides)
+  if foreign := registry.optional(registry.FOREIGN):
+    return foreign.load(path, overrides)
   raise ValueError(
-      f'{problem}\nOther models are read by vit_jax/extras/zoo, which does not '
-      'exist here.')
+      f'{problem}\nThe files of other models are read by vit_jax/extras/zoo, '
+      'which does not exist here.')
 
 
 def open_model(
@@ -102,50 +89,3 @@ def open_model(
   weights = open(address, **options)
   return (orbax.for_inference(weights) if weights.is_checkpoint
           else weights)
-
-
-def _merged(
-    weights: weights_lib.Weights, config: lora.LoraConfig, *, base: str,
-) -> weights_lib.Weights:
-  """Merges the adapters of a LoRA run.
-
-  The checkpoint of a LoRA run holds adapters and names their base. The base is
-  opened at the address in the checkpoint, or at `base`, compared with the hash
-  in the checkpoint, and fitted to the model as at the start of the run. Then
-  the adapters are added.
-  """
-  folder = epath.Path(weights.address)
-  with items.explain_errors(folder):
-    progress = items.read_config(folder / 'progress')
-    address = base or progress.get('origin', '')
-    section = schema.parse(
-        adapt_lib.InitConfig, weights.run['init'], where='init')
-    saved = tree.flatten(weights.shapes)
-    expected = check.abstract_params(
-        weights.config, weights.resolution,
-        channels=weights.preprocess.channels)
-    frozen = tree.select(expected, tree.map_with_name(
-        lambda name, _: name not in saved, expected))
-
-  def read() -> types.Params:
-    adapters = weights.read()
-    try:
-      found = open(
-          address, num_heads=getattr(weights.config, 'num_heads', 0))
-      params = found.read()
-      checksums.check_identity(params, progress.get('base', ''), path=address)
-    except (FileNotFoundError, ValueError) as error:
-      raise ValueError(
-          f'{weights.address} holds LoRA adapters of {address}, which cannot '
-          f'be used: {schema.words(error)} If it was moved, load the adapters '
-          'with base=PATH (--set base=PATH).') from error
-    fitted, _ = adapt_lib.fit(
-        found.with_params(params), frozen,
-        grid=weights.config.grid(weights.resolution), data=weights.run['data'],
-        # Trained parameters replace those that are ignored.
-        config=dataclasses.replace(section, new=(), ignored=('.*',)))
-    return jax.device_get(lora.merge(tree.update(fitted, adapters), config))
-
-  return dataclasses.replace(
-      weights, read=read, run={**weights.run, 'lora': {}},
-      shapes=tree.update(frozen, tree.without(weights.shapes, lora.ROOT)))

@@ -63,8 +63,7 @@ class Overrides:
     """Origins of the settings in `weights.REPORTED` that the caller gives."""
     given = {*self.model, *self.preprocess}
     return {name: weights_lib.GIVEN for name in weights_lib.REPORTED
-            if name in given or (
-                name in preprocessing.TERMS and 'ops' in given)}
+            if name in given}
 
   @property
   def notes(self) -> tuple[str, ...]:
@@ -80,13 +79,15 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
   Raises:
     ValueError: for an unknown name or an invalid value.
   """
-  known = (*_fields(), *preprocessing.NAMES, 'prefix')
+  terms = preprocessing.names()
+  known = (*_fields(), *terms, 'prefix')
   for name in overrides:
     schema.check_name(name, known, what='override')
   preprocess = {name: value for name, value in overrides.items()
-                if name in preprocessing.NAMES}
+                if name in terms}
   # The weights may decide the resolution; it is a placeholder here.
-  checked = preprocessing.parse({'resolution': (1, 1), **preprocess})
+  checked = preprocessing.override(
+      preprocessing.Preprocess((1, 1)), preprocess)
   if 'resolution' in preprocess:
     preprocess['resolution'] = checked.resolution
   return Overrides(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import exceptions
 from vit_jax import tree
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
@@ -30,7 +31,6 @@ from vit_jax.weights import check
 from vit_jax.weights import declared as declared_lib
 from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import layout
@@ -88,12 +88,9 @@ def read(
   declared = declared_lib.read_metadata(opened)
   if declared is None:
     return _build(found, params, _inferred(found, params, given), given)
-  try:
+  with exceptions.naming(f'{declared.source} does not describe the weights'):
     return _build(found, params, dataclasses.replace(
         declared, config=given.change(declared.config)), given)
-  except ValueError as error:
-    raise ValueError(f'{declared.source} does not describe the weights: '
-                     f'{error}') from error
 
 
 def _find(opened: array_file.ArrayFile, prefix: str | None) -> _Found:
@@ -148,9 +145,7 @@ def _build(
       + f', under {found.prefix}' * bool(found.prefix) + ')',
       settings={**dict.fromkeys(weights_lib.REPORTED, origin), **heads,
                 **given.settings},
-      notes=(*declared.notes, *given.notes, *inferred.ignored(left_out)),
-      report=tuple(inferred.report(
-          opened, matches=found.matches, params=shapes, left_out=left_out)))
+      notes=(*declared.notes, *given.notes, *inferred.ignored(left_out)))
 
 
 # --------------------------------------------------- files without our metadata
@@ -186,14 +181,13 @@ def _config(
         **inferred.encoder(params, family.table),
         'num_heads': inferred.heads(params), 'pooling': pooling,
         'cls': None if has_cls == pooling.startswith('cls') else has_cls}
-  section |= given
-  if 'variant' in given:  # It sets all dimensions.
-    section = {name: value for name, value in section.items()
-               if name in given or name not in vit.ViTConfig.dimensions}
-    return factory.parse(section)
-  section |= inferred.stem(params, family.backbone, given)
-  config = factory.parse(section)
-  return dataclasses.replace(config, variant=published_sizes.variant(config))
+  section |= {**given, **inferred.stem(params, family.backbone, given)}
+  config = factory.parse({**section, 'variant': ''})
+  variant = inferred.variant(config)
+  if given.get('variant', variant) != variant:
+    raise ValueError(f'variant is {given["variant"]!r}, but the dimensions of '
+                     f'the arrays are those of {variant or "no variant"}.')
+  return dataclasses.replace(config, variant=variant)
 
 
 def _resolution(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 
 from vit_jax import console
@@ -21,7 +20,7 @@ from vit_jax.models import positions as positions_lib
 W = TypeVar('W', bound='Weights')
 _MAX_NAMES = 4  # Names of classes or arrays in a line.
 # Settings whose origin every load reports.
-REPORTED = ('mean', 'std', 'ops', *preprocessing.TERMS, 'labels', 'num_heads')
+REPORTED = ('mean', 'std', 'ops', 'labels', 'num_heads')
 GIVEN = 'given'  # Origin of settings that the caller sets.
 
 
@@ -45,7 +44,6 @@ class Weights:
     settings: origin of each setting in `REPORTED`: 'declared by' a file,
       'inferred from' arrays or names, 'assumed', or `GIVEN`.
     notes: further lines of the summary.
-    report: a line for each parameter that is read or ignored.
   """
   config: model_config.ModelConfig
   read: Callable[[], types.Params]
@@ -59,7 +57,6 @@ class Weights:
   run: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
-  report: tuple[str, ...] = ()
 
   @classmethod
   def of(cls: type[W], params: types.Params, **fields: Any) -> W:
@@ -74,11 +71,9 @@ class Weights:
   def with_outputs(self: W, order: Sequence[int]) -> W:
     """Returns the weights with their classes in the order of these indices."""
     def read() -> types.Params:
-      params = self.read()
-      return {**params, 'head': {
-          name: jax.tree.map(lambda array: array[..., np.asarray(order)], layer)
-          if name in factory.CLASSIFIERS else layer
-          for name, layer in params['head'].items()}}
+      return tree.map_with_name(
+          lambda name, array: array[..., np.asarray(order)]
+          if name.startswith(factory.CLASSIFIERS) else array, self.read())
 
     labels = self.preprocess.labels
     return dataclasses.replace(
@@ -142,11 +137,9 @@ def _summary(weights: Weights) -> Iterator[str]:
 def _values(weights: Weights) -> dict[str, Any]:
   """Returns the value of each setting that the model has."""
   preprocess, config = weights.preprocess, weights.config
-  result: dict[str, Any] = {'mean': preprocess.mean, 'std': preprocess.std}
-  try:
-    result |= vars(preprocessing.ResizeAndCrop.of(preprocess)[0])
-  except ValueError:
-    result['ops'] = preprocess.sections
+  result: dict[str, Any] = {
+      'mean': preprocess.mean, 'std': preprocess.std,
+      'ops': preprocess.description}
   if config.num_classes:
     result['labels'] = shortened(preprocess.labels) or 'none'
   if heads := getattr(config, 'num_heads', 0):

@@ -5,6 +5,7 @@ from PIL import Image
 import pytest
 
 from tests import operations
+from vit_jax.data.images import inception_crop
 from vit_jax.data.images import ops as ops_lib
 
 
@@ -85,7 +86,8 @@ def test_central_crop_fits_into_the_image():
     ('tf', 0.343, 0.345), ('torch', 0.42, 0.206)])
 def test_crops_have_the_distribution_of_their_library(
     sampler, area, below_a_fifth):
-  op = ops_lib.InceptionCrop(size=8, sampler=sampler, aspect=(0.75, 1.33))
+  op = inception_crop.InceptionCrop(
+      size=8, sampler=sampler, aspect=(0.75, 1.33))
   rng = operations.rng()
   left, top, width, height = np.array(
       [op.window(500, 375, rng) for _ in range(20_000)]).T
@@ -100,7 +102,7 @@ def test_crops_have_the_distribution_of_their_library(
 
 @pytest.mark.parametrize('size', [(1, 1), (2, 3), (1000, 10), (1, 60_000)])
 def test_crops_of_tf_lie_in_small_and_long_images(size):
-  op = ops_lib.InceptionCrop(size=8, sampler='tf')
+  op = inception_crop.InceptionCrop(size=8, sampler='tf')
   for seed in range(20):
     left, top, width, height = op.window(*size, operations.rng(seed))
     assert left >= 0 and 0 < width <= size[0] - left
@@ -110,7 +112,7 @@ def test_crops_of_tf_lie_in_small_and_long_images(size):
 @pytest.mark.parametrize(('sampler', 'box'), [
     ('tf', (0, 0, 1000, 10)), ('torch', (493, 0, 13, 10))])
 def test_the_whole_image_or_its_centre_is_taken_if_no_crop_fits(sampler, box):
-  op = ops_lib.InceptionCrop(size=8, sampler=sampler, area=(0.9, 1.0))
+  op = inception_crop.InceptionCrop(size=8, sampler=sampler, area=(0.9, 1.0))
   assert op.window(1000, 10, operations.rng()) == box
 
 

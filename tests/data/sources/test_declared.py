@@ -56,12 +56,3 @@ def test_columns_of_parquet_of_any_type_are_read_or_named(tmp_path, column):
     flags = {'table.label': 'label,other', 'target': 'multi'}
     assert own_data.open_splits(
         tmp_path / 'x.parquet', **flags).class_names == ('label', 'other')
-
-
-def test_tars_may_have_a_split_in_their_json(tmp_path):
-  own_data.write_tar(tmp_path / 'x.tar', [
-      member for i in range(9) for member in (
-          (f'{i}.png', b'x'), (f'{i}.cls', b'%d' % (i % 2)),
-          (f'{i}.json', b'{"part": "%s"}' % (b'train', b'test')[i % 3 == 0]))])
-  assert own_data.sizes(own_data.open_splits(
-      tmp_path / 'x.tar', **{'table.split': 'part'})) == {'train': 6, 'test': 3}

@@ -7,7 +7,6 @@ from tests import own_data
 from vit_jax import data
 from vit_jax.data.sources import files
 from vit_jax.data.sources import open_source
-from vit_jax.data.splits import split_strings
 
 
 def opened(name, data_dir=''):
@@ -33,15 +32,6 @@ def test_a_known_name_takes_precedence_over_a_folder(tmp_path, monkeypatch):
   with pytest.raises(ValueError, match='tfds build cifar10'):
     opened('cifar10', tmp_path / 'tfds')
   assert opened('./cifar10').class_names == ('cat', 'dog')
-
-
-def test_sizes_for_planning_come_from_the_table():
-  planned = open_source.open_planned('cifar10')
-  assert len(split_strings.select_split(planned, 'train[:98%]', name='cifar10')
-             ) == 49_000
-  with pytest.raises(ValueError, match='opened for planning only'):
-    planned.splits['train'][0]
-  assert open_source.open_planned('cifar1') is None
 
 
 def test_only_metadata_is_read_beside_class_folders(tmp_path):

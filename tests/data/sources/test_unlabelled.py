@@ -2,9 +2,11 @@
 
 import pytest
 
+from tests import leaves
 from tests import own_data
 from tests import pictures
 from vit_jax import data
+from vit_jax import registry
 
 COUNT = 20
 
@@ -50,8 +52,9 @@ LAYOUTS = {
     'splits': _splits, 'glob': _glob, 'tar': _tar,
     'only paths': _table('path', ''), 'empty': _table('path,label', ','),
     'constant': _table('path,label', ',cat'),
-    'captions': _table('path,label', ',text {}'),
-    'ambiguous': _table('path,a,b', ',x,{}')}
+    'ambiguous': _table('path,a,b', ',x,{}'),
+    **({'captions': _table('path,label', ',text {}')} if leaves.has(
+        registry.SUGGESTIONS) else {})}
 
 
 @pytest.fixture(params=LAYOUTS, name='source')

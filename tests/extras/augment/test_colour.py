@@ -1,5 +1,7 @@
 """Changes of colours and pixels do what they document."""
 
+import dataclasses
+
 import numpy as np
 from PIL import Image
 import pytest
@@ -76,7 +78,7 @@ def test_masks_stay_where_pixels_do_not_move(name, stays):
   config = data.parse({
       'source': 'shapes', 'resolution': 12, 'train_ops': [
           {'op': 'resize', 'method': 'nearest'}, {'op': name}]})
-  dataset = data.with_masks(data.open_dataset(config))
+  dataset = dataclasses.replace(data.open_dataset(config), masks=True)
   if not stays:
     with pytest.raises(ValueError, match='does not apply to masks'):
       examples.LoadExample(dataset, config, train=True)

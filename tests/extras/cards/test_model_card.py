@@ -11,15 +11,15 @@ import markdown_it
 import pytest
 import yaml
 
-from tests import fake_hub
 from tests import random_models
 from tests import toy
+from tests.extras.cards import fake_hub
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import escape
 from vit_jax import objectives
 from vit_jax import run as run_lib
-from vit_jax.experiment import log_config
+from vit_jax.extras.cards import config as card_config
 from vit_jax.extras.cards import model_card
 from vit_jax.run import writer as writer_lib
 from vit_jax.weights.formats import npz
@@ -98,7 +98,7 @@ def test_a_card_describes_the_recipe_and_unknown_facts(workdir):
 def test_only_the_card_section_changes_the_card_of_a_finished_run(
     experiment, workdir, train_again):
   before = (workdir / 'model_card.md').read_text()
-  after = train_again(card=log_config.CardConfig(licence='cc-by-4.0'))
+  after = train_again(card=card_config.CardConfig(licence='cc-by-4.0'))
   assert front(after)['license'] == 'cc-by-4.0'
   assert after.split('## Results')[1].split('## Cost')[0] in before
 

@@ -21,7 +21,7 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.extras.changes import data_changes
 from vit_jax.extras.changes import example_sets
-from vit_jax.run import evaluate_checkpoint
+from vit_jax.run import evaluate_weights
 from vit_jax.run import loop
 from vit_jax.run import restore
 
@@ -272,12 +272,12 @@ def test_evaluating_counts_images_that_were_trained_on(tmp_path, capsys):
   experiment = toy.build(data={'source': str(source)}, evals={'test': {}})
   loop.train(experiment, tmp_path / 'run')
   trained = {experiment.dataset.source.key(i) for i in range(36)}
-  weights = evaluate_checkpoint.open_weights(tmp_path / 'run')
+  weights = evaluate_weights.open_weights(tmp_path / 'run')
 
   def printed(*overrides):
     capsys.readouterr()
-    config = evaluate_checkpoint.config_for(weights, overrides=overrides)
-    found, _ = evaluate_checkpoint.restore(config, weights)
+    config = evaluate_weights.config_for(weights, overrides=overrides)
+    found, _ = evaluate_weights.restore(config, weights)
     source = found.data_of('test').source
     keys = {source.key(i) for i in range(len(source))}
     return keys, ' '.join(capsys.readouterr().out.split())

@@ -7,10 +7,10 @@ from PIL import Image
 import pytest
 
 from vit_jax.evals import evaluator
+from vit_jax.extras import plots
 from vit_jax.extras.figures import evaluation_figures as figures
 from vit_jax.extras.figures import model_figures
 from vit_jax.extras.figures import prediction_figures
-from vit_jax.run import curves as plots
 
 
 @pytest.fixture

@@ -115,9 +115,9 @@ def test_weighted_by_examples_an_epoch_is_every_example_once():
 
 def test_the_counts_of_a_run_are_those_of_its_batches():
   config = data.parse(MIXTURE)
-  source = data.open_dataset(config).source
+  dataset = data.open_dataset(config)
+  source, num_shapes = dataset.source, dataset.class_names.index('0')
   labels = np.concatenate([batch['label'] for batch in _take(7)])
-  num_shapes = len(config.shapes.class_names)
   assert data.images_seen(config.mixture, source, len(labels)) == {
       'shapes': (labels < num_shapes).sum(), 'digits': (
           labels >= num_shapes).sum()}
@@ -262,7 +262,7 @@ def test_settings_that_a_mixture_would_change_are_errors():
   with pytest.raises(ValueError, match=(
       r"'train\[:10%\]' is a part of data.mixture.*NAME.source=digits")):
     data.open_dataset(_of('digits', 'shapes'), split='train[:10%]')
-  with pytest.raises(ValueError, match='data.mixture has weights of its own'):
+  with pytest.raises(ValueError, match='weights of data.mixture draw'):
     toy.build(data=MIXTURE, objective={
         'name': 'supervised', 'class_weights': 'inverse'})
 

@@ -17,6 +17,7 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import preprocessing
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
+from vit_jax.extras import pictures as shown_lib
 from vit_jax.extras.multichannel import decode as multichannel
 from vit_jax.inference import images as images_lib
 
@@ -108,7 +109,8 @@ def test_orientations_are_those_of_pillow():
 def test_several_channels_of_8_bits_are_shown_as_bright_as_they_are():
   preprocess = preprocessing.parse({
       'resolution': 8, 'channels': 5, 'mean': 0.5, 'std': 0.5})
-  shown = images_lib.show(np.full((8, 8, 5), 100, np.uint8), preprocess)
+  image = images_lib.resized(np.full((8, 8, 5), 100, np.uint8), preprocess)
+  shown = shown_lib.to_image(ops_lib.pixels(image), preprocess.value_range)
   np.testing.assert_array_equal(shown, np.full((8, 8, 3), 100))
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests import toy
 from vit_jax import __main__ as main
-from vit_jax.experiment import model_flops
 from vit_jax.extras.plan import interleaved_timing
 from vit_jax.extras.plan import max_batch
+from vit_jax.extras.plan import model_flops
 from vit_jax.extras.plan import paper_costs
 
 CONFIGS = pathlib.Path(__file__).parents[3] / 'configs'

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from vit_jax.extras.plan import hardware
 from vit_jax.extras.plan import topology
-from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 
 CORES = {'v2': 2, 'v3': 2, 'v4': 2, 'v5e': 1, 'v5p': 2, 'v6e': 1}

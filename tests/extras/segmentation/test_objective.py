@@ -10,11 +10,11 @@ import pytest
 from tests import random_models
 from tests import toy
 from tests.experiment import test_steps
-from vit_jax import data
 from vit_jax import objectives
 from vit_jax import tree
+from vit_jax.extras.segmentation import mask_reader
 from vit_jax.extras.segmentation import objective as segmentation
-from vit_jax.inference import class_names
+from vit_jax.inference import load as load_lib
 from vit_jax.models import factory
 
 MODEL = {'width': 8, 'depth': 3, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4}
@@ -79,7 +79,7 @@ def test_classes_of_a_decoder_are_reordered_by_its_last_layer():
   model = random_models.make(
       {**random_models.TINY, 'depth': 1, 'num_classes': 3,
        'decoder': {'widths': (3,)}}, side=8, labels=('cat', 'dog', 'owl'))
-  other = class_names.rename(model, ('owl', 'cat', 'dog'))
+  other = load_lib.rename(model, ('owl', 'cat', 'dog'))
   images = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype(np.float32)
   np.testing.assert_array_equal(
       other(images)['logits'], model(images)['logits'][..., [2, 0, 1]])
@@ -93,8 +93,8 @@ def example(seed=0):
   rng = np.random.default_rng(seed)
   logits = rng.normal(size=(3, 6, 8, 4)).astype(np.float32)
   labels = rng.integers(0, 4, (3, 6, 8)).astype(np.uint8)
-  labels[rng.uniform(size=labels.shape) < 0.3] = data.IGNORED
-  labels[2] = data.IGNORED
+  labels[rng.uniform(size=labels.shape) < 0.3] = mask_reader.IGNORED
+  labels[2] = mask_reader.IGNORED
   return jnp.asarray(logits), jnp.asarray(labels)
 
 
@@ -105,7 +105,7 @@ def test_the_loss_is_the_weighted_mean_over_pixels_with_a_class(weights):
       segmentation.pixel_loss(logits, labels, weights=weights))
   logits, labels = np.asarray(logits), np.asarray(labels)
   for i in range(2):
-    known = labels[i] != data.IGNORED
+    known = labels[i] != mask_reader.IGNORED
     scores, classes = logits[i][known].astype(np.float64), labels[i][known]
     errors = np.log(np.exp(scores).sum(-1)) - scores[
         np.arange(len(classes)), classes]
@@ -122,7 +122,7 @@ def test_pixels_without_a_class_have_no_gradient():
       logits)
   assert np.isfinite(gradient).all()
   np.testing.assert_array_equal(
-      np.abs(gradient).sum(-1) > 0, labels != data.IGNORED)
+      np.abs(gradient).sum(-1) > 0, labels != mask_reader.IGNORED)
 
 
 def test_logits_are_interpolated_to_the_mask():

@@ -25,6 +25,7 @@ from tests import hostile
 from tests import pictures
 from tests import random_models
 from tests import toy
+from tests.extras.serve import crafted_images
 from vit_jax import __main__ as main
 from vit_jax import registry
 from vit_jax.data import preprocessing as preprocessing_lib
@@ -39,12 +40,17 @@ MODEL = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
          'num_classes': 5}
 
 
+def resized_and_cropped(**resize):
+  return [{'op': 'resize', 'rounding': 'torchvision', **resize},
+          {'op': 'central_crop', 'rounding': 'torchvision'}]
+
+
 @pytest.fixture(scope='module')
 def model():
   made = random_models.make(
       MODEL, side=32, mean=preprocessing_lib.IMAGENET_MEAN,
-      std=preprocessing_lib.IMAGENET_STD, keep_aspect=True, crop=0.875,
-      interpolation='bicubic', labels=tuple('abcde'))
+      std=preprocessing_lib.IMAGENET_STD, labels=tuple('abcde'),
+      ops=resized_and_cropped(shorter=36, method='bicubic'))
   # Keeps the probabilities away from 0 and 1.
   made.params['head'] = jax.tree.map(lambda x: 0.3 * x, made.params['head'])
   return made
@@ -157,11 +163,12 @@ PICTURES = {
 }
 SETTINGS = (
     {},
-    {'crop': 0.875, 'mean': preprocessing_lib.IMAGENET_MEAN,
+    {'mean': preprocessing_lib.IMAGENET_MEAN,
      'std': preprocessing_lib.IMAGENET_STD},
-    {'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos'},
-    {'keep_aspect': True, 'resolution': (24, 32)},
-    {'value_range': (16.0, 235.0), 'interpolation': 'bicubic'},
+    {'ops': resized_and_cropped(shorter=35, method='lanczos')},
+    {'ops': resized_and_cropped(cover=(24, 32)), 'resolution': (24, 32)},
+    {'value_range': (16.0, 235.0), 'ops': [
+        {'op': 'resize', 'method': 'bicubic'}]},
     {'ops': [{'op': 'resize', 'size': 36}, {'op': 'central_crop', 'size': 32}]},
     {'ops': [{'op': 'resize', 'cover': 36}, {'op': 'central_crop'}]},
 )
@@ -207,7 +214,7 @@ def test_the_server_is_exported_for_the_models_that_it_can_serve(
 
 
 JPEG = PICTURES['jpeg']
-CRAFTED = hostile.crafted()
+CRAFTED = crafted_images.crafted()
 
 
 @pytest.fixture

@@ -138,10 +138,14 @@ def test_single_declares_that_folders_are_classes(tmp_path, folders):
       {folder.split('/')[0] for folder in folders}))
 
 
-@pytest.mark.parametrize('row', [
-    'images/{0}.png,{2}.5', 'images/{0}.png,a|{1}'])
-def test_a_declared_kind_is_not_questioned(tmp_path, row):
+@pytest.mark.parametrize(('row', 'looks'), [
+    ('images/{0}.png,{2}.5', 'looks like numbers'),
+    ('images/{0}.png,a|{1}', 'looks like several labels'),
+    ('images/{0}.png,text {0}', 'another cell in each of 30 rows')])
+def test_a_declared_kind_is_not_questioned(tmp_path, row, looks):
   table('path,label', row)(tmp_path)
+  with pytest.raises(ValueError, match=looks):
+    own_data.open_splits(tmp_path / 'labels.csv')
   opened = own_data.open_splits(tmp_path / 'labels.csv', target='single')
   assert opened.kind == 'single' and opened.num_classes > 1
 

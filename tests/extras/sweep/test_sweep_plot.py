@@ -3,8 +3,8 @@
 import pytest
 
 from vit_jax import metrics
+from vit_jax.extras import plots
 from vit_jax.extras.sweep import sweep_plot
-from vit_jax.run import curves as plots
 
 FIELD = 'optimizer.learning_rate'
 

@@ -3,10 +3,10 @@
 import sys
 import types
 
+from etils import epath
 import pytest
 
-from tests.run.test_writer import write
-from vit_jax.run import writer as writer_lib
+from vit_jax.extras.tracking import weights_and_biases
 
 
 def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
@@ -20,9 +20,12 @@ def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
 
   monkeypatch.setitem(sys.modules, 'wandb', types.SimpleNamespace(init=init))
   for _ in range(2):  # The second start continues the same run.
-    write(tmp_path, (10, {'train/loss': 2.5}), wandb_config={'seed': 1})
+    run = weights_and_biases.Run(
+        epath.Path(tmp_path), {'seed': 1}, first_step=0)
+    run.write(10, {'train/loss': 2.5})
+    run.close()
   assert calls[0] == calls[3] and calls[0]['config'] == {'seed': 1}
   assert calls[1:3] == [(10, {'train/loss': 2.5}), 'finish']
   monkeypatch.setitem(sys.modules, 'wandb', None)
   with pytest.raises(ImportError, match='pip install wandb'):
-    writer_lib.MetricWriter(tmp_path, wandb_config={})
+    weights_and_biases.Run.check()

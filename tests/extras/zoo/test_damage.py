@@ -5,12 +5,15 @@ import json
 from unittest import mock
 import zipfile
 
+from etils import epath
 import numpy as np
 import pytest
 
 from tests import random_models
 from tests.extras.zoo import zoo_models
+from tests.weights.test_download import npz_bytes
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import open_file
 from vit_jax.weights import download
 
 
@@ -58,6 +61,21 @@ def content(family, path):
   return path.read_bytes()
 
 
+@pytest.mark.parametrize(('content', 'expected'), [
+    (b'', None), (b'\x00' * 9, None), (b'<html>not found</html>', None),
+    (b'PK\x03\x04', 'npz'), (b'PK\x05\x06', 'npz'),
+    (b'\x80\x02\x8a\x0a', 'pytorch'),
+    (b'PK\x03\x04' + bytes(22) + b'\x0a\x00\x00\x00x/data.pkl', 'pytorch'),
+    ((20).to_bytes(8, 'little') + b'{"a": 1}', 'safetensors')])
+def test_the_content_determines_the_format(content, expected, tmp_path):
+  (tmp_path / 'x.npz').write_bytes(content)
+  if expected is None:
+    with pytest.raises(ValueError, match='x.npz is not a file of weights'):
+      open_file.format_of(tmp_path / 'x.npz')
+  else:
+    assert open_file.format_of(tmp_path / 'x.npz') == expected
+
+
 @pytest.mark.parametrize(('family', 'damage', 'words'), DAMAGE)
 def test_a_damaged_file_is_an_error(family, damage, words, tmp_path):
   data = content(family, tmp_path / 'x')
@@ -92,7 +110,7 @@ def test_a_disk_that_fails_is_not_taken_for_a_damaged_file(
   held = cached_files()
   monkeypatch.setattr(zipfile, 'ZipFile', mock.Mock(
       side_effect=OSError(errno.EIO, 'Input/output error')))
-  with pytest.raises(OSError, match='x could not be read: Input/output error'):
+  with pytest.raises(OSError, match='Input/output error'):
     download.fetch(f'{site.address}/x')
   assert cached_files() == held
 
@@ -152,5 +170,44 @@ def test_an_object_array_is_never_unpickled(tmp_path):
   with (tmp_path / 'x').open('wb') as file:
     np.savez(file, **{
         **zoo_models.arrays('npz'), 'cls': np.array([Program()], object)})
-  refused(tmp_path / 'x', 'cls is an array of Python objects')
+  refused(tmp_path / 'x', 'cls.npy is an array of Python objects')
   assert not (tmp_path / 'ran').exists()
+
+
+def test_a_remote_folder_is_copied_once(tmp_path, monkeypatch, cached_files):
+  monkeypatch.setattr(open_file.atomic_files, 'is_remote', lambda path: True)
+  folder = tmp_path / 'model'
+  folder.mkdir()
+  for text in ('{}', 'another'):
+    (folder / 'config.json').write_text(text)
+    copy = open_file.local(epath.Path(folder))
+    assert (copy / 'config.json').read_text() == '{}'
+  assert cached_files() == [copy / 'config.json']
+
+
+def test_a_damaged_file_of_a_folder_is_not_kept(
+    tmp_path, monkeypatch, cached_files):
+  monkeypatch.setattr(open_file.atomic_files, 'is_remote', lambda path: True)
+  folder = tmp_path / 'model'
+  folder.mkdir()
+  (folder / 'notes.txt').write_text('not weights')
+  (folder / 'x.npz').write_bytes(npz_bytes()[:-9])
+  with pytest.raises(ValueError, match='x.npz was discarded, and the next'):
+    open_file.local(epath.Path(folder))
+  assert 'x.npz' not in [path.name for path in cached_files()]
+  (folder / 'x.npz').write_bytes(npz_bytes())
+  copy = open_file.local(epath.Path(folder))
+  assert (copy / 'x.npz').read_bytes() == npz_bytes()
+
+
+def test_a_file_of_a_folder_that_cannot_be_read_is_not_left_out(
+    tmp_path, monkeypatch):
+  monkeypatch.setattr(open_file.atomic_files, 'is_remote', lambda path: True)
+  (tmp_path / 'config.json').write_text('{}')
+  folder = epath.Path(tmp_path)
+  # As a bucket that fails: fsspec then says that there is no such file.
+  monkeypatch.setattr(type(folder), 'exists', lambda path: False)
+  monkeypatch.setattr(type(folder), 'stat', mock.Mock(
+      side_effect=ConnectionError('503')))
+  with pytest.raises(OSError, match='503'):
+    open_file.local(folder)

@@ -15,7 +15,6 @@ from vit_jax.extras.zoo import open_file
 from vit_jax.extras.zoo import pytorch
 from vit_jax.extras.zoo import safetensors as ours
 from vit_jax.extras.zoo.arrays import matching
-from vit_jax.weights.formats import array_file
 
 TABLE = {'a': 'm-1-of-2.safetensors', 'b': 'm-1-of-2.safetensors',
          'c': 'm-2-of-2.safetensors'}
@@ -117,7 +116,7 @@ def test_tied_arrays_are_read_by_each_of_their_names(tmp_path):
 
 def test_a_pickle_needs_torch(tmp_path, monkeypatch):
   (tmp_path / 'x.pth').write_bytes(pickle.dumps({'a': 1}, protocol=2))
-  assert array_file.format_of(tmp_path / 'x.pth') == 'pytorch'
+  assert open_file.format_of(tmp_path / 'x.pth') == 'pytorch'
   monkeypatch.setitem(sys.modules, 'torch', None)
   with pytest.raises(ValueError, match='torch is not installed. Install it'):
     pytorch.open_file(tmp_path / 'x.pth')

@@ -1,6 +1,5 @@
 """Models of other codebases are fine-tuned."""
 
-import re
 
 import jax
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from tests import random_models
 from tests import toy
 from tests.experiment.test_config import file  # noqa: F401
-from tests.extras.zoo import zoo_models
 from vit_jax import tree
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
@@ -37,16 +35,6 @@ def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
           new_grid=(4, 4), method='cubic'), rtol=1e-5)
 
 
-def test_weights_are_opened_once_for_each_number_of_heads(tmp_path):
-  path = str(tmp_path / 'vit.npz')
-  np.savez(path, **zoo_models.arrays(
-      'timm', variant='Ti/16', num_classes=5))
-  open_once = load_config.opener()
-  assert [open_once(path, 'latest', heads).config.num_heads
-          for heads in (0, 6, 3, 0)] == [3, 6, 3, 3]
-  assert open_once(path, 'latest', 0) is open_once(path, 'latest', 3)
-
-
 def test_a_variant_has_the_heads_that_the_weights_declare(
     file, tmp_path):  # noqa: F811
   random_models.make(
@@ -58,15 +46,6 @@ def test_a_variant_has_the_heads_that_the_weights_declare(
     load_config.load(file, overrides)
   stages = load_config.load(file, [*overrides, 'model.num_heads=3'])
   assert stages[''].model.num_heads == 3
-
-
-def test_settings_of_a_variant_that_differ_from_the_weights_are_printed(capsys):
-  raw = {'model': {'variant': 'vit_tiny_patch16_224', 'qkv_bias': False},
-         'init': {}}
-  trained = {'model': {'name': 'vit', 'variant': 'Ti/16'}}
-  load_config.inherit(raw, trained)
-  assert re.findall(r'model.(\w+ is \w+)', capsys.readouterr().out) == [
-      'gelu is exact']
 
 
 def test_the_distillation_token_and_its_head_learn(tmp_path):

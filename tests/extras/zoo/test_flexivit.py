@@ -16,6 +16,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import load_config
 from vit_jax.extras.zoo import flexivit
+from vit_jax.extras.zoo import interpolation
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.training import step as step_lib
@@ -45,7 +46,7 @@ def test_another_patch_size_computes_what_resized_parameters_do(
       n: array.shape for n, array in flat.items()}
   found = logits(flexible, flat, images)
   resized = {
-      **flat, 'patches/kernel': positions_lib.resize_filters(
+      **flat, 'patches/kernel': interpolation.resize_filters(
           flat['patches/kernel'], (patch, patch))}
   if 'positions' in flat:
     resized['positions'] = positions_lib.resize_positions(
@@ -58,8 +59,7 @@ def test_another_patch_size_computes_what_resized_parameters_do(
 
 
 MASKS = [None, [1, 1, 0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 1, 0, 0]]
-# Microbatches and replicas.
-PARTS = [(1, 1), (2, 4)]
+PARTS = [1, 2]  # Microbatches.
 TX = optax.sgd(1.0)
 
 
@@ -90,7 +90,7 @@ def step_of(loss, parts, *, trainable=None):
   """Returns the jitted step of a loss for prepared batches."""
   return jax.jit(step_lib.build(
       loss=loss, tx=TX, prepare=lambda batch, key: batch,
-      key=jax.random.key(3), accumulation=parts[0], replicas=parts[1],
+      key=jax.random.key(3), accumulation=parts,
       trainable=trainable and trainable()))
 
 
@@ -151,7 +151,7 @@ def test_frozen_parameters_have_no_backward_pass():
   loss = loss_of(model)
   flops, states = {}, {}
   for name, trainable in (('all', None), ('head', lambda: head)):
-    step = step_of(loss, (1, 1), trainable=trainable)
+    step = step_of(loss, 1, trainable=trainable)
     flops[name], _ = cost(step, drawn(1))
     states[name] = step(start(), drawn(1))[0].params
   assert flops['head'] < 0.6 * flops['all']

@@ -127,7 +127,7 @@ def test_the_unused_pooler_of_a_classifier_is_ignored(tmp_path):
   arrays = zoo_models.arrays('huggingface', representation_layer=True)
   loaded = load('huggingface', arrays, tmp_path)
   assert not loaded.config.representation_layer
-  assert 'ignored vit.pooler.dense.weight' in '\n'.join(loaded.report)
+  assert any('vit.pooler.dense.weight' in note for note in loaded.notes)
 
 
 # ------------------------------------------------------ settings and overrides
@@ -142,9 +142,6 @@ def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
                 'overrides: gelu=exact', 'assumed: mean=(0.5, 0.5, 0.5), std=',
                 f'{1 + len(arrays)} arrays', 'parameters: opt/state/step'):
     assert words in text, words
-  report = '\n'.join(loaded.report)
-  assert all(f'-> {name} ' in report for name in params())
-  assert 'ignored opt/state/step' in report
 
 
 def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(

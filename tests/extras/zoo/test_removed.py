@@ -94,7 +94,7 @@ def test_an_earlier_conversion_of_naflex_weights_resizes_with_a_note(
   model.save(tmp_path / 'x.npz', form=form)
   again = vit_jax.load(tmp_path / 'x.npz', log=None)
   assert again.preprocess == preprocessing.parse({
-      'resolution': 32, 'interpolation': 'bicubic'})
+      'resolution': 32, 'ops': [{'op': 'resize', 'method': 'bicubic'}]})
   assert any('resize_to_patches' in note for note in again.notes)
   wide = np.zeros((20, 50, 3), np.uint8)
   assert again.features([wide, wide[:, :20]]).shape == (2, 12)

@@ -28,9 +28,9 @@ def test_settings_are_reported_unless_they_are_given(tmp_path):
   assert loaded.summary[-3:] == (
       '  assumed, as for a Hugging Face DINOv2: mean=(0.485, 0.456, 0.406), '
       'std=(0.229, 0.224, 0.225)',
-      '  assumed: keep_aspect=False, interpolation=bilinear',
+      '  assumed: ops=resize(size=(64, 64)), central_crop(size=(32, 32))',
       '  overrides: num_heads=2, crop=0.5')
-  assert given(loaded) == {'crop', 'num_heads'}
+  assert given(loaded) == {'num_heads'}
 
 
 def test_the_size_of_images_is_reported_beside_that_of_the_positions(tmp_path):
@@ -79,11 +79,12 @@ def test_a_run_declares_its_settings_unless_they_are_given(tmp_path):
   lines = []
   vit_jax.load(tmp_path / 'x', log=lines.append, std=0.25)
   assert lines[2:] == [
-      '  declared by its config: mean=(0.485, 0.456, 0.406), keep_aspect=True, '
-      'crop=0.8, interpolation=bicubic, labels=a, b, c, d, ..., num_heads=2']
+      '  declared by its config: mean=(0.485, 0.456, 0.406), '
+      'ops=resize(shorter=40, method=bicubic, rounding=torchvision), '
+      'central_crop(size=(32, 32), rounding=torchvision), '
+      'labels=a, b, c, d, ..., num_heads=2']
   assert given(vit_jax.load(
-      tmp_path / 'x', log=None, ops=[{'op': 'resize'}])) == {
-          'ops', 'keep_aspect', 'crop', 'interpolation'}
+      tmp_path / 'x', log=None, ops=[{'op': 'resize'}])) == {'ops'}
 
 
 def test_a_copied_npz_names_the_file_that_it_lacks(tmp_path):

@@ -1,24 +1,19 @@
 """What the trunk's tests check of a ViT holds for backbones, too."""
 
-import jax.numpy as jnp
 import pytest
 
 from tests import random_models
 from tests.models import test_attention
 from tests.models import test_encoder
 from tests.models import test_positions
-from tests.models import test_splash
 from tests.models import test_variants
 from tests.models.test_attention import calls  # noqa: F401
 from tests.objectives import test_config as test_objectives
 from tests.objectives import test_mae
 from tests.objectives import test_masked_patch
-from tests.optim import test_layer_decay
 from tests.parallel import test_golden_shardings
 from tests.weights import test_adapt
-from tests.weights import test_published_sizes
-from vit_jax.extras.zoo import attention
-from vit_jax.models import factory
+from tests.weights import test_published
 
 B16 = {'variant': 'B/16'}
 RELATIVE = {'position': 'relative_2d', 'position_at': 'shared'}
@@ -29,17 +24,6 @@ RELATIVE = {'position': 'relative_2d', 'position_at': 'shared'}
 def test_they_take_the_plain_path_of_attention(calls, section):  # noqa: F811
   test_attention.trace(section)
   assert not calls
-
-
-def test_each_device_attends_to_its_images_and_groups_of_heads():
-  plain, kernel = (
-      attention.SelfAttention(factory.parse({
-          'name': 'backbone', 'width': 16, 'depth': 1, 'mlp_dim': 8,
-          'num_heads': 4, 'num_kv_heads': 2, 'patch': 4, 'attention': name}),
-                              train=False, capture=False, grid=(1, 1))
-      for name in ('plain', 'splash'))
-  test_splash.assert_same_when_split(
-      plain, kernel, None, jnp.zeros((), int), images=2)
 
 
 def test_folded_layer_scales_change_neither_outputs_nor_gradients():
@@ -66,7 +50,7 @@ def test_without_positions_the_order_of_patches_does_not_matter():
 
 def test_22b_has_its_published_size():
   test_variants.test_parameter_count_is_the_published_one('22B/14')
-  test_published_sizes.test_a_published_model_has_its_variant('22B/14')
+  test_published.test_a_published_model_has_its_variant('22B/14')
 
 
 def test_shardings_of_22b_are_unchanged():
@@ -94,8 +78,7 @@ def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
 
 
 @pytest.mark.parametrize(('objective', 'section'), [
-    ('mae', {'rotary': {}}), ('mae', {'position': 'relative_2d'}),
-    ('lejepa', {'position': 'relative_mlp'})])
+    ('mae', {'rotary': {}}), ('mae', {'position': 'relative_2d'})])
 def test_a_model_that_does_not_suit_the_objective_is_an_error(
     objective, section):
   words = {'rotary': 'model.rotary=RotaryConfig'}
@@ -127,4 +110,6 @@ def test_the_loss_of_masked_patches_is_over_corrupted_ones():
     {'position': 'relative_2d', 'layer_scale': 0.1, 'pooling': 'average',
      'pool_norm': True, 'final_norm': False}], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
-  test_layer_decay.test_each_layer_of_a_model_has_its_own_learning_rate(section)
+  pytest.importorskip(
+      'tests.extras.optimizers.test_layer_decay',
+  ).test_each_layer_of_a_model_has_its_own_learning_rate(section)

@@ -77,8 +77,8 @@ def test_a_malformed_config_is_one_error_that_names_the_checkpoint(
     damage, words, run, tmp_path):
   shutil.copytree(run, tmp_path / 'x')
   random_models.edit_config(tmp_path / 'x' / STEP, damage)
-  with pytest.raises(ValueError, match=f'(?s){tmp_path}/x/{STEP} is '
-                     f'malformed: .*{words}'):
+  with pytest.raises(ValueError, match=f'(?s){tmp_path}/x/{STEP}: '
+                     f'.*{words}'):
     load(tmp_path / 'x')
 
 

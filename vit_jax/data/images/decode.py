@@ -74,9 +74,12 @@ def decode(
         image, channels=channels, dtype=dtype, max_pixels=max_pixels)
   if isinstance(image, bytes) and image.startswith(NUMPY):
     image = load_array(image, max_pixels=max_pixels)
-  pixels = (_from_array(image) if isinstance(image, np.ndarray) else
-            image_file.convert(image) if isinstance(image, Image.Image) else
-            image_file.read(image, max_pixels=max_pixels))
+  if isinstance(image, np.ndarray):
+    pixels = _from_array(image)
+  elif isinstance(image, Image.Image):
+    pixels = image_file.upright_on_white(image.copy())
+  else:
+    pixels = image_file.read(image, max_pixels=max_pixels)
   mode = _MODES[channels]
   return pixels if pixels.mode == mode else pixels.convert(mode)
 
@@ -121,19 +124,17 @@ def read_chunks(
   in memory. Exceptions of type `errors` are returned instead of raised.
   """
   remaining = iter(items)
-  with futures.ThreadPoolExecutor(_THREADS) as pool:
-    def submit() -> list[tuple[Item, futures.Future]]:
-      return [(item, pool.submit(read, item))
-              for item in itertools.islice(remaining, size)]
 
-    following = submit()
-    while following:
-      current, following = following, submit()
-      found: list[tuple[Item, Result]] = []
-      failed: list[tuple[Item, Exception]] = []
-      for item, future in current:
-        try:
-          found.append((item, future.result()))
-        except errors as error:
-          failed.append((item, error))
-      yield found, failed
+  def attempt(item: Item) -> tuple[Item, Any, Exception | None]:
+    try:
+      return item, read(item), None
+    except errors as error:
+      return item, None, error
+
+  with futures.ThreadPoolExecutor(_THREADS) as pool:
+    chunk = list(pool.map(attempt, itertools.islice(remaining, size)))
+    while chunk:
+      following = pool.map(attempt, itertools.islice(remaining, size))
+      yield ([(item, result) for item, result, error in chunk if not error],
+             [(item, error) for item, _, error in chunk if error])
+      chunk = list(following)

@@ -27,11 +27,6 @@ _REFUSED = {
     'JPEG 2000': re.compile(rb'\xff\x4f\xff\x51|\0\0\0\x0cjP  '),
     'AVIF': re.compile(rb'.{4}ftyp.{0,64}avi[fs]', re.DOTALL),
     'PNM in ASCII': re.compile(rb'P[123]\s')}
-# Pillow compares the transparent colour of a PNG (its tRNS chunk) with decoded
-# pixels, which for grey of 2 and 4 bits and colour of 16 bits have another
-# scale: factors for grey, and 8 bits less for colour.
-_GREY_FACTORS = {'L;2': 85, 'L;4': 17}
-_COLOUR_16 = 'RGB;16B'
 
 
 def read(
@@ -44,15 +39,8 @@ def read(
     ValueError: if the image is invalid, incomplete or too large.
   """
   image = open_image(data, max_pixels=max_pixels, formats=formats)
-  stored = _raw_mode(image)
   load(image, data)
-  return _upright_on_white(image, stored)
-
-
-def convert(image: Image.Image) -> Image.Image:
-  """Returns the 8-bit pixels of a Pillow image, upright and on white."""
-  stored = _raw_mode(image)
-  return _upright_on_white(image.copy(), stored)
+  return upright_on_white(image)
 
 
 def open_image(
@@ -119,34 +107,12 @@ def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
             'per pixel and thread)' * (width * height <= LARGEST)) + '.')
 
 
-def _upright_on_white(image: Image.Image, stored: str) -> Image.Image:
-  """Changes a decoded image; `stored` is its `_raw_mode` before that."""
-  _scale_transparent(image, stored)
+def upright_on_white(image: Image.Image) -> Image.Image:
+  """Returns the 8-bit pixels of a decoded image, which may be changed."""
   apply_orientation(image)
   image = _on_white(image)
   # Pillow converts Lab to RGB only.
   return image.convert('RGB') if image.mode == 'LAB' else image
-
-
-def _raw_mode(image: Image.Image) -> str:
-  """Returns how a PNG stores its pixels; '' once it is decoded."""
-  tiles = image.tile if isinstance(image, ImageFile.ImageFile) else ()
-  return str(tiles[0].args) if image.format == 'PNG' and tiles else ''
-
-
-def _scale_transparent(image: Image.Image, stored: str) -> None:
-  """Makes the transparent colour of a decoded PNG comparable, in place.
-
-  Colours of 16 bits are compared by their upper 8 bits. `stored` is the
-  `_raw_mode` of the image before it was decoded.
-  """
-  colour = image.info.get('transparency')
-  if colour is None:
-    return
-  if stored in _GREY_FACTORS:
-    image.info['transparency'] = colour * _GREY_FACTORS[stored]
-  elif stored == _COLOUR_16:
-    image.info['transparency'] = tuple(value >> 8 for value in colour)
 
 
 def _on_white(image: Image.Image) -> Image.Image:

@@ -8,7 +8,6 @@ needs no copy.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import math
 from typing import Any, ClassVar, Literal
 
 from jaxtyping import Real
@@ -36,17 +35,11 @@ class Operation:
   masks: ClassVar[Literal['follows', 'nearest', 'stays', 'none']] = 'none'
   # Whether images need not be 8-bit grey or RGB.
   any_channels: ClassVar[bool] = False
-  is_random: ClassVar[bool] = True  # Whether it uses the generator.
 
   @property
   def least(self) -> tuple[int, int] | None:
     """Smallest height and width of the result; None if unknown or random."""
     return None
-
-  @property
-  def keeps_whole(self) -> bool:
-    """Whether it resizes whole images to a fixed size."""
-    return False
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     """Returns the changed image: a result of `decode.decode`."""
@@ -124,7 +117,6 @@ class Resize(Operation):
   """
   masks: ClassVar = 'nearest'
   any_channels: ClassVar = True
-  is_random: ClassVar = False
 
   size: resize_lib.Size | None = None
   shorter: int | None = None
@@ -159,10 +151,6 @@ class Resize(Operation):
   def least(self) -> tuple[int, int]:
     """Smallest height and width of a resized image."""
     return resize_lib.height_width(self.size or self.cover or self.shorter or 1)
-
-  @property
-  def keeps_whole(self) -> bool:
-    return self.size is not None
 
   def at(self, resolution: tuple[int, int]) -> Operation:
     return self if self.shorter or self.cover else super().at(resolution)
@@ -207,7 +195,6 @@ class CentralCrop(Operation):
   """
   masks: ClassVar = 'follows'
   any_channels: ClassVar = True
-  is_random: ClassVar = False
 
   size: resize_lib.Size | None = None
   rounding: resize_lib.Rounding = 'tensorflow'
@@ -231,97 +218,6 @@ class CentralCrop(Operation):
         margin // 2 if self.rounding == 'tensorflow' else round(margin / 2)
         for margin in (image.width - width, image.height - height))
     return image.crop((left, top, left + width, top + height))
-
-
-@dataclasses.dataclass(frozen=True)
-class InceptionCrop(Operation):
-  """Resizes a random crop of random area and aspect ratio (Inception crop).
-
-  Szegedy et al., "Going Deeper with Convolutions", section 6
-  (https://arxiv.org/abs/1409.4842), with area 8 % to 100 %; the ViT code uses
-  5 % to 100 %, the default here.
-
-  Attributes:
-    size: output size; default: the resolution.
-    area: range of the crop's share of the image area, in (0, 1].
-    aspect: range of width / height of the crop.
-    method: interpolation.
-    sampler: distribution of crops. 'torch' (torchvision): area and logarithm of
-      the aspect ratio are uniform. 'tf' (TensorFlow's
-      `sample_distorted_bounding_box`): the aspect ratio is uniform, then the
-      height is, which gives smaller crops: a mean area of 34 % instead of 42 %
-      in images of 500 x 375.
-  """
-  masks: ClassVar = 'nearest'
-  any_channels: ClassVar = True
-
-  size: resize_lib.Size | None = None
-  area: tuple[float, float] = (0.05, 1.0)
-  aspect: tuple[float, float] = (3 / 4, 4 / 3)
-  method: resize_lib.Method = 'bilinear'
-  sampler: Literal['tf', 'torch'] = 'torch'
-
-  def __post_init__(self):
-    resize_lib.store_pairs(self, 'size')
-    if not 0 < self.area[0] <= self.area[1] <= 1:
-      raise ValueError(
-          f'area must be two fractions, 0 < low <= high <= 1; got {self.area}.')
-    if not 0 < self.aspect[0] <= self.aspect[1]:
-      raise ValueError(
-          f'aspect must be two ratios, 0 < low <= high; got {self.aspect}.')
-
-  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    assert self.size is not None
-    height, width = resize_lib.height_width(self.size)
-    left, top, w, h = self.window(image.width, image.height, rng)
-    return resize_lib.resize(
-        image, (width, height), method=self.method,
-        box=(left, top, left + w, top + h))
-
-  def window(
-      self, width: int, height: int, rng: np.random.Generator,
-  ) -> tuple[int, int, int, int]:
-    """Returns (left, top, width, height) of a crop inside the image."""
-    if self.sampler == 'tf':
-      return self._tf_window(width, height, rng)
-    low, high = math.log(self.aspect[0]), math.log(self.aspect[1])
-    # Crops that do not fit are drawn again. Extreme panoramas, for which ten
-    # tries fail, are cropped at the centre.
-    for _ in range(10):
-      area = width * height * rng.uniform(*self.area)
-      aspect = math.exp(rng.uniform(low, high))
-      w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-      if 0 < w <= width and 0 < h <= height:
-        left = int(rng.integers(width - w + 1))
-        top = int(rng.integers(height - h + 1))
-        return left, top, w, h
-    w = min(width, max(1, round(height * self.aspect[1])))
-    h = min(height, max(1, round(width / self.aspect[0])))
-    return (width - w) // 2, (height - h) // 2, w, h
-
-  def _tf_window(
-      self, width: int, height: int, rng: np.random.Generator,
-  ) -> tuple[int, int, int, int]:
-    low, high = (share * width * height for share in self.area)
-    for _ in range(100):
-      aspect = rng.uniform(*self.aspect)
-      largest = min(
-          round(math.sqrt(high / aspect)), height,
-          # The largest height whose width, rounded, fits.
-          int((width + 0.5 - 1e-7) / aspect))
-      smallest = min(round(math.sqrt(low / aspect)), largest)
-      h = int(rng.integers(smallest, largest + 1))
-      # The area may be out of range by rounding.
-      h += round(h * aspect) * h < low
-      h -= round(h * aspect) * h > high
-      w = round(h * aspect)
-      if low <= w * h <= high and 0 < w <= width and 0 < h <= height:
-        # TensorFlow's offsets never reach the far edge.
-        left, top = (
-            int(rng.integers(max(1, space))) for space in (
-                width - w, height - h))
-        return left, top, w, h
-    return 0, 0, width, height
 
 
 @dataclasses.dataclass(frozen=True)
@@ -349,30 +245,6 @@ class Flip(RandomOp):
 
   def change(self, image: Picture, rng: np.random.Generator) -> Picture:
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-
-
-def for_mask(op: Operation, *, where: str) -> Operation | None:
-  """Returns the operation for the mask of an image; None if it stays as it is.
-
-  Raises:
-    ValueError: for an operation that masks cannot follow; names the setting
-      `where`.
-  """
-  if op.masks == 'none':
-    raise ValueError(
-        f'{where} has {type(op).__name__}, which does not apply to masks. Use '
-        'crops, resize, flip and changes of colour.')
-  if op.masks == 'nearest':
-    return dataclasses.replace(op, method='nearest')  # type: ignore[type-var]
-  return op if op.masks == 'follows' else None
-
-
-def check_whole(ops: Sequence[Operation], *, where: str) -> None:
-  """Raises a ValueError unless the operations resize the whole image."""
-  if not all(op.keeps_whole for op in ops):
-    raise ValueError(
-        f'{where}: {to_sections(ops)} may crop images, but the classes of all '
-        "pixels of an image need a resize only: [{'op': 'resize'}].")
 
 
 def to_sections(ops: Sequence[Operation]) -> list[dict[str, Any]]:

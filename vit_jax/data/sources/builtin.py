@@ -1,4 +1,4 @@
-"""Datasets that need no files: scikit-learn's digits, and drawn shapes."""
+"""A dataset that needs no files: scikit-learn's digits."""
 
 import dataclasses
 import functools
@@ -9,7 +9,6 @@ import numpy as np
 
 from vit_jax.data import config as data_config
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import split_strings
 
 
@@ -36,21 +35,6 @@ def digits(
   """Opens the source 'digits', which has no settings."""
   del name, config
   return open_digits()
-
-
-def shapes(
-    name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
-  """Opens the source 'shapes', with images of the size of the batch."""
-  del name
-  section, names = config.shapes, config.shapes.class_names
-  return protocol.DatasetSplits(
-      {'train': shapes_lib.Shapes(
-          section, config.size, section.num_examples, 0),
-       'test': shapes_lib.Shapes(
-           section, config.size, section.num_test_examples,
-           shapes_lib.TEST_OFFSET)},
-      num_classes=len(names), class_names=names,
-      multi_label=section.label == 'multi')
 
 
 @functools.cache

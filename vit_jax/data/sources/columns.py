@@ -107,27 +107,6 @@ def of_codes(
   return pa.array(cells, pa.string()).dictionary_encode().take(pa.array(codes))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class FileKeys:
-  """Keys of rows by their file, whose rows end at `ends`, and their own key.
-
-  The file is always part of the key, so that an added file renames no example.
-  Without own keys, they are numbered in each file.
-  """
-  files: Sequence[str]
-  ends: Integer[np.ndarray, 'files']
-  keys: Column | None = None
-
-  def __len__(self) -> int:
-    return int(self.ends[-1])
-
-  def __getitem__(self, row: int) -> str:
-    file = int(np.searchsorted(self.ends, row, side='right'))
-    if self.keys is not None:
-      return f'{self.files[file]}/{self.keys[row]}'
-    return f'{self.files[file]} {row - (self.ends[file - 1] if file else 0)}'
-
-
 def texts(items: Iterable[str]) -> pa.Array:
   """Returns a column of paths or other texts, in one buffer.
 

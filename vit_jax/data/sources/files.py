@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from vit_jax import atomic_files
-from vit_jax import spelling
+from vit_jax import registry
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.splits import split_strings
@@ -224,7 +224,7 @@ def expand(name: str) -> list[epath.Path]:
   missing = [path for path in paths if not path.exists()]
   if missing == [literal]:
     raise ValueError(
-        f'{literal} does not exist.{spelling.hint(name)} '
+        f'{literal} does not exist.{registry.nearest_file(name)} '
         f'Expected a folder of images ({literal}/train/CLASS/*.jpg, or '
         f'{literal}/CLASS/*.jpg), a table of them (.csv, .tsv, .jsonl), '
         'Parquet files, or WebDataset tars.')

@@ -3,20 +3,19 @@
     ROOT/CLASS/**                             classes; a part is held out
     ROOT/{train,val,validation,test}/CLASS/** classes and splits
     ROOT/**                                   `data.target=none`
-    images/** and masks/** in ROOT            `data.target=masks`, see `masks`
+    images/** and masks/** in ROOT            `data.target=masks`, by a leaf
 
 These are the layouts of torchvision, timm and `datasets`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 import os
 
 from etils import epath
-import numpy as np
 
+from vit_jax import registry
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import masks
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
@@ -40,13 +39,14 @@ def open_folder(
         f'data.table describes the columns of a table, but {root} is a folder '
         'of images. Remove it, or name the table as data.source.')
   images, others = files.list_files(root)
-  has_masks = {masks.IMAGES, masks.MASKS} <= {*files.subfolders(root)}
+  has_masks = {'images', 'masks'} <= {*files.subfolders(root)}
   if not images or config.target in ('multi', 'regression') or (
       has_masks != (config.target == 'masks')):
     raise protocol.Unconventional(_unusual(root))
   notes = [f'not read: {files.describe(others)}'] * bool(others)
   if has_masks:
-    return masks.open_masks(images, config, where=where, notes=notes)
+    return registry.load(registry.MASK_FOLDERS).open_masks(
+        images, config, where=where, notes=notes)
   if config.target == 'none':
     return _open_unlabelled(images, config, where, where, notes)
   return _open_classes(root, images, config, notes)
@@ -100,17 +100,16 @@ def _open_classes(
   """
   where, splits = os.fspath(root), _split_folders(root, paths)
   depth = 1 + bool(splits)
+  inside, outside = list[str](), list[str]()
+  for path in paths:
+    (inside if path.count('/') >= depth else outside).append(path)
   folders, codes = columns_lib.encode(columns_lib.texts(
-      '/'.join(path.split('/')[:depth]) * (path.count('/') >= depth)
-      for path in paths))  # '' for an image in no class folder.
-  classes = [columns_lib.clean(folder.rpartition('/')[2]) for folder in folders]
-  names = columns_lib.sort_names({*filter(None, classes)})
-  found = {*folders}
-  empty = tuple(
-      f'{folder} ({files.describe(others) or "no files"})'
-      for parent in splits or [''] for name in files.subfolders(root / parent)
-      if (folder := os.path.join(parent, name)) not in found
-      for others in [files.list_files(root, folder)[1]])
+      '/'.join(path.split('/')[:depth]) for path in inside))
+  tops, classes = ([folder.split('/')[level] for folder in folders]
+                   for level in (0, -1))
+  names = columns_lib.sort_names(
+      {*filter(None, map(columns_lib.clean, classes))})
+  empty = _without_images(root, splits, {*folders})
   without = protocol.describe_without_images(empty)
   # Data that are only evaluated on may have one class.
   if len(names) < 1 + bool(config.holdout):
@@ -119,19 +118,13 @@ def _open_classes(
   if not (config.target or splits) and (
       text := protocol.suggest('question_folder', root, paths)):
     raise protocol.NoLabels(text)
-  tops = [folder.partition('/')[0] for folder in folders]
   if splits and 'train' not in tops:
     raise ValueError(f'{root / "train"} has no images: {without}.')
-  in_class = np.array([*map(bool, folders)])[codes]
-  inside, outside = (
-      [paths[row] for row in np.flatnonzero(of).tolist()]
-      for of in (in_class, ~in_class))
-  outside, codes = [path.partition('/')[0] for path in outside], codes[in_class]
-  unlabelled = [name for name in splits if name in outside
-                and name not in tops]
-  loose = sum(name not in unlabelled for name in outside)
+  loose = [path.partition('/')[0] for path in outside]
+  unlabelled = sorted({*splits} & {*loose} - {*tops})
+  count = sum(name not in unlabelled for name in loose)
   # Independent of the location of the class folders.
-  prefix = 'train/' if {*filter(None, tops)} == {'train'} and splits else ''
+  prefix = 'train/' if splits and {*tops} == {'train'} else ''
   return table_source.build(table_source.Images.of_files(
       inside, config, where=where, root=where,
       labels={'class folders': columns_lib.of_codes(classes, codes)},
@@ -140,8 +133,19 @@ def _open_classes(
       group_of=lambda row: inside[row].removeprefix(prefix),
       order_by=lambda row: '/'.join(inside[row].split('/')[-2:]),
       unlabelled=unlabelled, without_images=empty, notes=[
-          *notes, *[f'not read: {loose:,} images in no class folder']
-          * bool(loose)]), config)
+          *notes, *[f'not read: {count:,} images in no class folder']
+          * bool(count)]), config)
+
+
+def _without_images(
+    root: epath.Path, splits: Sequence[str], found: Set[str],
+) -> tuple[str, ...]:
+  """Returns the class folders that are not found, each with its other files."""
+  return tuple(
+      f'{folder} ({files.describe(others) or "no files"})'
+      for parent in splits or [''] for name in files.subfolders(root / parent)
+      if (folder := os.path.join(parent, name)) not in found
+      for others in [files.list_files(root, folder)[1]])
 
 
 def _split_folders(root: epath.Path, paths: Sequence[str]) -> list[str]:

@@ -101,18 +101,16 @@ def _parse_classes(
       _check_unlike_flags(labels, indices, names)
     return Labels('multi', to_lists(
         indices, np.bincount(row_of, minlength=len(column.rows))), names)
-  is_free = not (config.target or class_names)
-  if is_free and (text := protocol.suggest(
-      'question_labels', column.column, column.title)):
+  if not (config.target or class_names) and (text := protocol.suggest(
+      'question_labels', column.column, column.title,
+      trained=bool(config.holdout))):
     raise protocol.NoLabels(text)
   names, indices = _number(column, class_names)
-  # Data that are only evaluated on may have one class, or an image of each.
-  if config.holdout and (
-      len(names) < 2 or (is_free and len(names) == len(indices) > 2)):
+  # Data that are only evaluated on may have one class.
+  if config.holdout and len(names) < 2:
     raise protocol.NoLabels(
-        f'{column.title} has {len(indices):,} rows, of the classes '
-        f'{files.shorten(names)}. A classifier needs two classes, and '
-        'several images of a class. Choose another column: '
+        f'{column.title} has {len(indices):,} rows, all of the class '
+        f'{names[0]}. A classifier needs two classes. Choose another column: '
         '--config.data.table.label=NAME.')
   return Labels('single', columns_lib.compact(indices), names)
 

@@ -1,6 +1,7 @@
 """Opens a dataset by name.
 
-  'digits', 'shapes'   builtin: no files
+  'digits'             builtin: no files
+  'shapes'             drawn by the leaf `shapes`
   a path               class folders, tables, Parquet, tars, TFDS folders
   'hf://datasets/...'  the Hugging Face hub
   'vtab/dtd'           a task of VTAB-1k, in the leaf `sweep`
@@ -10,17 +11,14 @@
 Each kind of source is imported when one is opened; `registry` lists them.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import os
 import typing
-from typing import Any
 
 from etils import epath
 
 from vit_jax import registry
 from vit_jax.data import config as data_config
-from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
@@ -75,18 +73,13 @@ def _check_undeclared(config: columns_lib.LabelConfig, name: str) -> None:
 def _open(
     name: str, config: data_config.DataConfig, labels: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
-  if target := _entry(registry.SOURCES, name):
+  if target := registry.SOURCES.get(name[:name.find('/') + 1] or name):
     return registry.load(target)(name, config)
   if files.is_path(name):
     return open_path(name, labels)
   if registry.is_target(name):
     return _open_own(name, config)
   return registry.load(registry.TFDS)(name, config)
-
-
-def _entry(names: Mapping[str, str], name: str) -> str | None:
-  """Returns the entry of 'digits', or of 'vtab/' for 'vtab/dtd'."""
-  return names.get(name[:name.find('/') + 1] or name)
 
 
 def _open_own(
@@ -154,26 +147,37 @@ def _find(
   """
   if len(paths) == 1 and paths[0].is_dir():
     from vit_jax.data.sources import tfds_folders
-    root, = paths
-    if tfds_folders.is_prepared(root):
+    if tfds_folders.is_prepared(paths[0]):
       return 'TFDS folder', paths
-    tables = files.files_with(root, {*files.TABLE_SUFFIXES, '.parquet'})
-    found = [of for of in (
-        [path for path in tables if path.stem == 'metadata'],
-        [path for path in files.files_below(root, '.parquet')
-         if path.stem != 'metadata'], files.files_below(root, '.tar')) if of]
-    if found and found[0][0].stem != 'metadata':
-      folders = [root / name for name in files.subfolders(root)
-                 if files.has_images(root / name)]
-      found += [folders] * (len(folders) > 1)
+    found = _files_of_folder(paths[0])
     if not found:
       return 'folder', paths
-    if len(found) > 1:
-      raise ValueError(
-          f'{root} (data.source) holds {files.shorten(found[0])} and '
-          f'{files.shorten(found[1])}. Name those to use: '
-          "--config.data.source='FOLDER/*.parquet'")
-    paths = found[0]
+    paths = found
+  return _kind(name, paths), paths
+
+
+def _files_of_folder(root: epath.Path) -> list[epath.Path]:
+  """Returns `metadata.*`, Parquet or tar files; [] in a folder of images."""
+  tables = files.files_with(root, {*files.TABLE_SUFFIXES, '.parquet'})
+  metadata = [path for path in tables if path.stem == 'metadata']
+  found = [of for of in (
+      metadata, [path for path in files.files_below(root, '.parquet')
+                 if path.stem != 'metadata'],
+      files.files_below(root, '.tar')) if of]
+  if found and not metadata:
+    folders = [root / name for name in files.subfolders(root)
+               if files.has_images(root / name)]
+    found += [folders] * (len(folders) > 1)
+  if len(found) > 1:
+    raise ValueError(
+        f'{root} (data.source) holds {files.shorten(found[0])} and '
+        f'{files.shorten(found[1])}. Name those to use: '
+        "--config.data.source='FOLDER/*.parquet'")
+  return found[0] if found else []
+
+
+def _kind(name: str, paths: list[epath.Path]) -> str:
+  """Returns how files of one kind are opened."""
   suffixes = {path.suffix.lower() for path in paths}
   kind = next((kind for kind, known in (
       ('table', files.TABLE_SUFFIXES), ('Parquet files', {'.parquet'}),
@@ -190,36 +194,4 @@ def _find(
         '.tsv, .jsonl, .parquet), or files of one type: .parquet or .tar '
         '(WebDataset, not compressed) with images, or images without labels. '
         'A table of validation data is data.val_source.')
-  return kind, paths
-
-
-@dataclasses.dataclass(frozen=True)
-class PlannedSplit(protocol.Source):
-  """A split of known length whose files are not available."""
-  name: str
-  num_examples: int
-
-  def __len__(self) -> int:
-    return self.num_examples
-
-  def __getitem__(self, index: int) -> dict[str, Any]:
-    raise ValueError(f'{self.name} was opened for planning only.')
-
-  def key(self, index: int) -> str:
-    return str(index)
-
-
-def open_planned(name: str) -> protocol.DatasetSplits | None:
-  """Returns a dataset with the sizes of the table of known datasets.
-
-  Returns None if the table lacks them. Reading an example is an error.
-  """
-  facts = _entry(registry.PLANNED, name)
-  row = registry.load(facts)(name) if facts else known_datasets.facts(name)
-  if not row.num_examples or row.num_classes is None:
-    return None
-  return protocol.DatasetSplits(
-      {split: PlannedSplit(name, count)
-       for split, count in row.num_examples.items()},
-      num_classes=row.num_classes, multi_label=bool(row.multi_label),
-      eval_split=row.eval_split, planned=True)
+  return kind

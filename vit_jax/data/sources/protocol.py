@@ -95,7 +95,7 @@ class Metadata:
     no_labels: why no split has labels, which are then all 0; '' if some have.
     without_images: class folders without an image that can be read, each with
       its other files: 'train/cat (12 .heic)'.
-    planned: whether only sizes are known; see `open_source.open_planned`.
+    planned: whether only sizes are known (`registry.PLANNED`).
   """
   num_classes: int
   class_names: tuple[str, ...] | None = None

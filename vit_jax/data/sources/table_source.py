@@ -5,7 +5,7 @@ here: `build` takes a function that reads an image, the keys and the columns,
 and returns splits.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -46,9 +46,6 @@ class TableSource(protocol.Source):
 
   def label(self, index: int) -> Any:
     return self.parsed[int(self.rows[index])]
-
-  def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
-    return map(self.parsed.__getitem__, self.rows[indices].tolist())
 
   def groups_of(
       self, indices: Integer[np.ndarray, '_'],
@@ -131,13 +128,16 @@ def build(
       where=images.where, class_names=images.class_names)
   groups = None if images.groups is None else groups_lib.hashes(
       images.groups, group=config.group, where=images.where)
-  rows_of, held_out, notes = _divide(
+  rows_of, held_out, few = _divide(
       images, config, rows_of, parsed, groups, unlabelled)
+  splits = {name: TableSource(
+      images.read, images.read_mask, images.keys, parsed, groups,
+      columns_lib.compact(rows)) for name, rows in rows_of.items()}
+  divided = groups_lib.check_undivided(
+      splits, where=images.where, divided=config.divided_groups)
   eval_split = split_strings.choose_eval_split([*rows_of])
   return protocol.DatasetSplits(
-      {name: TableSource(images.read, images.read_mask, images.keys, parsed,
-                         groups, columns_lib.compact(rows))
-       for name, rows in rows_of.items()},
+      splits,
       num_classes=len(parsed.names) or 1,
       class_names=parsed.names if parsed.kind in ('single', 'multi') else None,
       multi_label=parsed.kind == 'multi', eval_split=eval_split,
@@ -154,7 +154,8 @@ def build(
           + ', chosen by a hash' * held_out + f', evaluated on {eval_split}' * (
               eval_split not in ('test', 'train')),
           *map(protocol.describe_unlabelled, unlabelled), *images.notes,
-          protocol.describe_without_images(images.without_images), *notes])))
+          protocol.describe_without_images(images.without_images),
+          groups_lib.describe(splits), *few, *divided])))
 
 
 def _divide(
@@ -184,15 +185,6 @@ def _divide(
       name: rows_of[name][np.lexsort([key[rows_of[name]] for key in by])]
       for name in sorted(rows_of, key=lambda name: (name != 'train', name))}
   _check_trained(parsed, rows_of, images.where)
-  if groups is not None and images.groups is not None:
-    names = images.groups
-    of_split = {split: groups[rows] for split, rows in rows_of.items()}
-    notes = ['groups: ' + ', '.join(
-        f'{split} {len(np.unique(of)):,}' for split, of in of_split.items()),
-             *notes, *groups_lib.check_undivided(
-                 of_split,
-                 lambda split, i: str(names[int(rows_of[split][i])]),
-                 where=images.where, divided=config.divided_groups)]
   return rows_of, held_out, notes
 
 

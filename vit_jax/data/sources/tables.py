@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from vit_jax import atomic_files
 from vit_jax import schema
-from vit_jax import spelling
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import labels as labels_lib
@@ -194,8 +193,7 @@ def locate(
     raise protocol.Unconventional(
         f'{len(missing):,} of {len(paths):,} images of {where} do not exist '
         f'(the first: row {min(missing) + 1}): '
-        f'{files.shorten(missing.values())}.'
-        + spelling.hint(missing[min(missing)]))
+        f'{files.shorten(missing.values())}.')
   return columns_lib.texts(paths)
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import exceptions
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import config as data_config
@@ -173,18 +174,14 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
           label in features) else protocol.DatasetSplits(
               {}, num_classes=1, no_labels=f'{name} has no labels: its '
               f'features are {", ".join(features)}.')
-  parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
-  if opened.targets:
-    parse = lambda value: np.atleast_1d(np.asarray(value, np.float32))
-  read_label = lambda example: (
-      0 if opened.no_labels else parse(example[label]))
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
           f'{name.partition(":")[0]} {split}', records,
           _select(features, (facts.image, label, _MASK, _FILE)), facts.image,
-          read_label, folder=os.fspath(folder),
-          groups=tfds_folders.read_groups(folder, split, len(records)) if (
+          _label_reader(opened, label), folder=os.fspath(folder),
+          groups=registry.load(registry.GROUPS)(
+              folder, split, len(records)) if (
               tfds_folders.GROUP in features) else None)
       for split, records in records_of.items()}
   if {*splits} == {*split_strings.names('+'.join(facts.parts.values()))}:
@@ -203,7 +200,20 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
       opened, splits=splits, eval_split=eval_split, unlabelled=unlabelled,
       description='; '.join([
           *map(protocol.describe_unlabelled, unlabelled),
-          *groups_lib.check_sources(splits, where=name, divided='allow')]))
+          *groups_lib.check_undivided(splits, where=name, divided='allow')]))
+
+
+def _label_reader(
+    opened: protocol.Metadata, label: str,
+) -> Callable[[Mapping[str, Any]], Any]:
+  """Returns the function from an example to its label, 0 without labels."""
+  if opened.no_labels:
+    return lambda example: 0
+  if opened.targets:
+    return lambda example: np.atleast_1d(
+        np.asarray(example[label], np.float32))
+  parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
+  return lambda example: parse(example[label])
 
 
 def _is_unlabelled(source: protocol.Source, *, every: bool) -> bool:

@@ -6,17 +6,14 @@ import re
 from typing import Any
 
 from etils import epath
-from jaxtyping import UInt64
-import numpy as np
 
 from vit_jax import exceptions
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax import untrusted
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import files
-from vit_jax.data.sources import tfrecords
 
-GROUP = 'group_hash'  # Feature of examples with groups, written by `prepare`.
+GROUP = 'group_hash'  # Feature of datasets of `data prepare` with groups.
 _INSTALL = '  pip install tensorflow tensorflow-datasets\n'
 
 
@@ -86,33 +83,6 @@ def read_info(folder: epath.Path) -> Any:
     return dataset_info.read_from_json(path)
 
 
-def groups_path(folder: epath.Path, split: str) -> epath.Path:
-  """Returns the file with the groups of a split's examples: uint64, in order.
-
-  They are also in the records, but reading these would take minutes.
-  """
-  return folder / f'{split}.groups.npy'
-
-
-def read_groups(
-    folder: epath.Path, split: str, count: int,
-) -> UInt64[np.ndarray, 'examples']:
-  """Returns the hash of the group of each example of a split.
-
-  Raises:
-    ValueError: if the file is missing, or not of this split.
-  """
-  path = groups_path(folder, split)
-  with exceptions.replaced_by(lambda error: ValueError(
-      f'{path} is missing or damaged ({error}). The data set has groups, '
-      'which this file assigns to its examples: copy it beside the shards, or '
-      'prepare them again.')):
-    found = untrusted.parse_npy(path.read_bytes())
-    if found.dtype != np.uint64 or found.shape != (count,):
-      raise ValueError(f'{found.dtype} {found.shape} for {count:,} examples')
-  return found
-
-
 def file_format(folder: epath.Path) -> str:
   """Returns 'array_record' or 'tfrecord'; raises ValueError for others."""
   info = read_info(folder)
@@ -152,7 +122,7 @@ def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
             f'{files.shorten(missing)}. Copy them there, or prepare the '
             'dataset again.')
       if form == 'tfrecord':
-        found[split] = tfrecords.open_records(
+        found[split] = registry.load(registry.TFRECORDS)(
             paths, counts=[*filter(None, info.shard_lengths)])
       else:  # ArrayRecordDataSource fails without files.
         found[split] = array_record_data_source.ArrayRecordDataSource(

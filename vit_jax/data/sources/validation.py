@@ -44,7 +44,7 @@ def add(
       source, numbers) if numbers else source}
   where = f'{config.source} and {config.val_source}'
   groups.check_all_have(splits, where=where, divided=config.divided_groups)
-  notes = groups.check_sources(
+  notes = groups.check_undivided(
       splits, where=where, divided=config.divided_groups)
   return dataclasses.replace(
       trained, eval_split=split_strings.VAL, splits=splits,

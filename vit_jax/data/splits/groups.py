@@ -6,7 +6,7 @@ and a sample never put the images of a group on two sides; splits that do so
 themselves are an error.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import re
 from typing import Any, Literal
 
@@ -19,8 +19,6 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 
 Divided = Literal['error', 'allow']
-
-_NAMED = 3  # Groups that a message names.
 
 
 def find_in_paths(
@@ -38,14 +36,11 @@ def find_in_paths(
            f'of each image relative to {where}.')
   try:
     compiled = re.compile(pattern)
+    problem = f'has {compiled.groups} groups in parentheses'
   except re.error as error:
-    raise ValueError(
-        f'data.group is {pattern}, which is not a regular expression: '
-        f'{error}. {usage}') from error
-  if compiled.groups != 1:
-    raise ValueError(
-        f'data.group is {pattern}, which has {compiled.groups} groups in '
-        f'parentheses. {usage}')
+    compiled, problem = None, f'is not a regular expression: {error}'
+  if compiled is None or compiled.groups != 1:
+    raise ValueError(f'data.group is {pattern}, which {problem}. {usage}')
   found = [match[1] if match else '' for match in map(compiled.search, paths)]
   missing = [path for path, name in zip(paths, found) if not name]
   if missing:
@@ -102,32 +97,19 @@ def check_all_have(
         'accept it with --config.data.divided_groups=allow.')
 
 
-def check_sources(
-    splits: Mapping[str, protocol.Source], *, where: str, divided: Divided,
-) -> list[str]:
-  """Checks as `check_undivided`, and names groups by one of their images."""
-  return check_undivided(
-      {name: split_strings.groups(source) for name, source in splits.items()},
-      lambda name, i: f'that of {splits[name].key(i)}', where=where,
-      divided=divided)
-
-
 def check_undivided(
-    of_split: Mapping[str, UInt64[np.ndarray, '_'] | None],
-    name_of: Callable[[str, int], str], *, where: str, divided: Divided,
+    splits: Mapping[str, protocol.Source], *, where: str, divided: Divided,
 ) -> list[str]:
   """Returns a note if groups are in several splits.
 
-  Args:
-    of_split: hash of the group of each example of the splits.
-    name_of: returns the name of the group of an example of a split.
-    where: for messages.
-    divided: 'error', or 'allow' for a note.
+  Messages name a group by one of its images.
 
   Raises:
-    ValueError: if groups are in several splits, with some of them and counts.
+    ValueError: if groups are in several splits and this is an error, with some
+      of them and counts.
   """
-  found = {split: of for split, of in of_split.items() if of is not None}
+  found = {split: of for split, source in splits.items()
+           if (of := split_strings.groups(source)) is not None}
   groups, counts = np.unique(np.concatenate(
       [np.zeros(0, np.uint64), *map(np.unique, found.values())]),
                              return_counts=True)
@@ -139,15 +121,22 @@ def check_undivided(
     rows = {split: at for split, of in found.items()
             if len(at := np.flatnonzero(of == group))}
     split, at = next(iter(rows.items()))
-    return f'{name_of(split, int(at[0]))} (' + ', '.join(
+    return f'that of {splits[split].key(int(at[0]))} (' + ', '.join(
         f'{split} {len(at):,}' for split, at in rows.items()) + ')'
 
   text = (f'{len(several):,} of {len(groups):,} groups of {where} have images '
-          'in several splits: ' + ', '.join(map(describe, several[:_NAMED]))
-          + ', ...' * (len(several) > _NAMED))
+          'in several splits: ' + files.shorten(
+              map(describe, several[:4])))
   if divided == 'allow':
     return [text]
   raise ValueError(
       f'{text}. A model that was trained on images of a group may recognise '
       'the others. Move each group (data.group) to one split, or accept it '
       'with --config.data.divided_groups=allow.')
+
+
+def describe(splits: Mapping[str, protocol.Source]) -> str:
+  """Returns the numbers of groups: 'groups: train 27, test 3'; or ''."""
+  counts = [f'{split} {len(np.unique(of)):,}' for split, source in
+            splits.items() if (of := split_strings.groups(source)) is not None]
+  return f'groups: {", ".join(counts)}' * bool(counts)

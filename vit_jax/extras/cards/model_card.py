@@ -27,7 +27,7 @@ from vit_jax.checkpoints import paths
 from vit_jax.data import mixture
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.experiment import log_config
+from vit_jax.extras.cards import config as card_config
 from vit_jax.run import log_rows
 
 # Also keeps bare addresses from becoming links: www.example.org, https://, a@b.
@@ -144,7 +144,7 @@ def _metadata(
            if task and row['result'].metric_value is not None]
   family = {'resnet': 'resnet', 'vit': 'vision-transformer'}.get(
       config.model.name)
-  is_stated = config.card.licence != log_config.CardConfig.licence
+  is_stated = config.card.licence != card_config.CardConfig.licence
   return huggingface_hub.ModelCardData(
       license=config.card.licence if is_stated else 'unknown',
       library_name='vit_jax', pipeline_tag=task or None,

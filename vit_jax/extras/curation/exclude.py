@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection
+import dataclasses
 
 from etils import epath
 from jaxtyping import Bool, Integer
@@ -11,6 +12,7 @@ import numpy as np
 
 from vit_jax import schema
 from vit_jax import untrusted
+from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 
@@ -25,6 +27,28 @@ def _read_keys(path: str) -> frozenset[str]:
         'main.py deduplicate`, or give another path.') from error
   # `splitlines` would also split at Unicode separators inside file names.
   return frozenset(line for line in text.split('\n') if line)
+
+
+def from_dataset(
+    dataset: dataset_lib.Dataset, path: str, *, trained: str,
+    may_match_none: bool,
+) -> dataset_lib.Dataset:
+  """Returns a dataset without the examples of a list, if it is trained on.
+
+  Also the neighbours of k-NN, and others that are fitted to.
+
+  Args:
+    dataset: selects any split.
+    path: the list.
+    trained: the split string that is trained on.
+    may_match_none: see `exclude`.
+  """
+  if not {*split_strings.names(dataset.split)} <= {
+      *split_strings.names(trained)}:
+    return dataset
+  examples, summary = exclude(
+      dataset.source, path, name=dataset.title, may_match_none=may_match_none)
+  return dataclasses.replace(dataset, source=examples, excluded=summary)
 
 
 def exclude(

@@ -27,9 +27,9 @@ from vit_jax import schema
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import split_strings
 from vit_jax.extras.curation import beam_runner
+from vit_jax.extras.curation import group_files
 from vit_jax.extras.curation import scan as scan_lib
 from vit_jax.extras.curation import selection as selection_lib
 from vit_jax.extras.curation import shards as shards_lib
@@ -202,7 +202,7 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
       file = io.BytesIO()
       np.save(file, np.array(groups, np.int64).view(np.uint64))
       atomic_files.write_bytes(
-          tfds_folders.groups_path(folder, split), file.getvalue())
+          group_files.path_of(folder, split), file.getvalue())
   first = planned.all_shards[0]
   first.features.write(folder, first.selection.open())
   atomic_files.write_json(

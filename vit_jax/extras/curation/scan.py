@@ -11,13 +11,13 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import data
-from vit_jax import pictures
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
+from vit_jax.extras import pictures
 from vit_jax.extras.curation import similarity
 
 Label = tuple[float, ...]

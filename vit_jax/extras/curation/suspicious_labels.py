@@ -8,13 +8,14 @@ review, not of errors.
 from collections.abc import Sequence
 import dataclasses
 
+from jaxtyping import Bool, Float, Int
 import numpy as np
 
 from vit_jax import nearest_neighbours
 from vit_jax.extras.curation import duplicates as duplicates_lib
 from vit_jax.extras.curation import scan as scan_lib
 
-_QUERIES = 8192  # Examples at a time, to bound memory.
+_QUERIES = 1024  # Examples at a time, to bound memory.
 _MAX_BANK = 50_000  # Neighbours are searched among this many examples.
 _NEIGHBOURS, _MIN_VOTERS = 20, 3
 _MIN_MARGIN = 0.5  # Share of votes by which another class must lead.
@@ -71,14 +72,14 @@ def find(
     groups[[e.number for e in group.examples]] = group.examples[0].number
   groups = groups[numbers]
   bank = np.array(scan_lib.spread(len(numbers), _MAX_BANK))
-  features -= features[bank].mean(axis=0)
+  features = nearest_neighbours.unit(features - features[bank].mean(axis=0))
   suspicious: list[SuspiciousLabel] = []
   correct = compared = 0
   for start in range(0, len(numbers), _QUERIES):
     part = slice(start, start + _QUERIES)
-    cosines, rows = nearest_neighbours.nearest(
-        features[part], features[bank], k=min(_NEIGHBOURS, len(bank)),
-        query_groups=groups[part], bank_groups=groups[bank])
+    cosines, rows = _nearest(
+        features[part] @ features[bank].T,
+        groups[part][:, None] == groups[bank], k=min(_NEIGHBOURS, len(bank)))
     found, weights = bank[rows], np.maximum(cosines, 0)
     votes = nearest_neighbours.vote(
         labels[found], weights, num_classes=len(scan.request.class_names))
@@ -98,3 +99,16 @@ def find(
                     numbers[agreeing[:_SHOWN_NEIGHBOURS]].tolist()))))
   suspicious.sort(key=lambda s: (-s.margin, s.example.number))
   return Result(tuple(suspicious), correct / max(compared, 1))
+
+
+def _nearest(
+    cosines: Float[np.ndarray, 'queries bank'],
+    excluded: Bool[np.ndarray, 'queries bank'], *, k: int,
+) -> tuple[Float[np.ndarray, 'queries k'], Int[np.ndarray, 'queries k']]:
+  """Returns the k largest cosines and their rows; excluded ones are -1."""
+  cosines = np.where(excluded, -1, cosines)
+  rows = np.sort(np.argpartition(-cosines, k - 1)[:, :k])
+  found = np.take_along_axis(cosines, rows, axis=1)
+  order = np.argsort(-found, axis=1, kind='stable')
+  return (np.take_along_axis(found, order, axis=1),
+          np.take_along_axis(rows, order, axis=1))

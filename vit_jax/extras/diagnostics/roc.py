@@ -58,7 +58,6 @@ class RocConfig(evaluator.EvaluatorConfig):
   sensitivity: float | None = None
 
   fit_field: ClassVar[str] = 'threshold_split'
-  chooses_thresholds: ClassVar[bool] = True
   ended: ClassVar[tuple[str, ...]] = ('samples', 'confidence')
 
   def __post_init__(self):
@@ -129,8 +128,7 @@ class RocConfig(evaluator.EvaluatorConfig):
               f'class_{name}': values
               for name, values in zip(METRICS, by_class)}}
       return evaluator.Result(
-          result, tables, names, printed=rows(result, tables, names),
-          thresholds=self.thresholds(result, dataset.names_or_indices))
+          result, tables, names, printed=rows(result, tables, names))
 
     return run
 

@@ -29,6 +29,14 @@ from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 
 _IMAGENET_CLASSES = 1000
+# Sections of evaluators on known datasets.
+SECTIONS = {
+    'imagenet_v2': {'name': 'shift', 'source': 'imagenet_v2/matched-frequency'},
+    **{source: {'name': 'shift', 'source': source}
+       for source in ('imagenet_a', 'imagenet_r', 'imagenet_sketch')},
+    'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
+                  'mappings': './objectnet-1.0/mappings'},
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ shows them. A section without a picture says why there is none.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+import functools
 from typing import Any
 
 from etils import epath
@@ -12,10 +13,12 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import console as console_lib
-from vit_jax import pictures as pictures_lib
+from vit_jax import registry
 from vit_jax import tree
-from vit_jax.data.sources import masks as masks_lib
+from vit_jax.data import preprocessing
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.extras import html_page
+from vit_jax.extras import pictures as pictures_lib
 from vit_jax.extras.figures import attention_maps
 from vit_jax.extras.figures import embeddings
 from vit_jax.extras.figures import model_figures
@@ -130,15 +133,17 @@ def segmentation(
   """
   if not paths or not model.has_decoder:
     return []
+  leaf = registry.load(registry.SEGMENTATION)
   names, found = _collect(
       model, paths, batch_size, lambda names, outputs: map(
-          model.pixel_classes, names, outputs['logits']))
+          functools.partial(leaf.of_image, model), names, outputs['logits']))
   if not names:
     return []
   images = [np.asarray(images_lib.open_image(name, model.preprocess))
             for name in names]
   classes = {'prediction': found}
-  masks = [masks_lib.find_mask(str(name)) for name in names]
+  find_mask = registry.load(registry.MASK_FOLDERS).find_mask
+  masks = [find_mask(str(name)) for name in names]
   if any(masks):
     classes = {'label': [
         np.asarray(Image.open(mask)) if mask else np.full_like(one, 255)
@@ -290,8 +295,16 @@ def _collect(
 def _pictures(
     model: model_lib.Model, names: Sequence[Any]) -> list[np.ndarray]:
   """Returns images as the model sees them, as RGB arrays."""
-  return [np.asarray(images_lib.show(name, model.preprocess).convert('RGB'))
+  return [np.asarray(_picture(name, model.preprocess).convert('RGB'))
           for name in names]
+
+
+def _picture(
+    image: Any, preprocess: preprocessing.Preprocess) -> Image.Image:
+  """Returns an image as the model sees it; see `pictures.to_image`."""
+  found = images_lib.resized(image, preprocess)
+  return found if images_lib.is_viewable(preprocess) else (
+      pictures_lib.to_image(ops_lib.pixels(found), preprocess.value_range))
 
 
 def _channels(model: model_lib.Model) -> str:

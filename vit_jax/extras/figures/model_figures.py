@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import console
-from vit_jax import pictures as pictures_lib
-from vit_jax.run import curves as plots
+from vit_jax.extras import pictures as pictures_lib
+from vit_jax.extras import plots
 
 _DPI = 150
 _NONE: Mapping[str, Any] = types.MappingProxyType({})

@@ -8,10 +8,10 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax import metrics
-from vit_jax import pictures
-from vit_jax import pixel_classes
+from vit_jax import registry
+from vit_jax.extras import pictures
+from vit_jax.extras import plots
 from vit_jax.extras.figures import model_figures
-from vit_jax.run import curves as plots
 
 BLUE, ORANGE, GREY = plots.COLOURS[0], plots.COLOURS[1], '#999999'
 _MAX_COUNTS = 20  # Classes up to which each cell shows its count.
@@ -90,7 +90,7 @@ def segmentation(
   `classes` [height, width] are columns, such as labels and predictions. Pixels
   with none of the `names` are grey. The legend has the `iou` of the classes.
   """
-  colours = pixel_classes.colours(len(names)) / 255
+  colours = registry.load(registry.SEGMENTATION).colours(len(names)) / 255
   found = np.unique(np.concatenate(
       [values.ravel() for column in classes.values() for values in column]))
   if iou is not None:

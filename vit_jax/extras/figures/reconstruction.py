@@ -15,6 +15,7 @@ import numpy as np
 
 from vit_jax import objectives
 from vit_jax import types
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.objectives import objective as objective_lib
 from vit_jax.objectives import patch_targets
@@ -48,7 +49,7 @@ def load(
 
   @jax.jit
   def of_batch(params: types.Params, images: Any) -> Any:
-    pixels = preprocess.value_scale.denormalize(images)
+    pixels = _denormalize(preprocess.value_scale, images)
     return reconstruct(config, context, params, pixels, jax.random.key(0))
 
   return lambda images: tuple(
@@ -96,7 +97,8 @@ def to_pixels(
       center, scale = patch_targets.statistics(
           patch_targets.flat(context.value_scale.normalize(patches)))
       predictions = predictions * scale + center
-    return context.value_scale.denormalize(predictions.reshape(patches.shape))
+    return _denormalize(
+        context.value_scale, predictions.reshape(patches.shape))
   side, levels = patch_targets.SIDES[target], patch_targets.LEVELS
   classes = predictions.reshape(
       *patches.shape[:2], side, side, levels**channels).argmax(axis=-1)
@@ -105,3 +107,11 @@ def to_pixels(
   pixels = (classes[..., None] // weights % levels + 0.5) / levels
   rows, columns = (np.arange(n) * side // n for n in (height, width))
   return pixels[:, :, rows][:, :, :, columns]
+
+
+def _denormalize(
+    scale: value_scale_lib.ValueScale,
+    inputs: Float[Array, '... height width channels'],
+) -> Float[Array, '... height width channels']:
+  """Inverts `ValueScale.normalize`."""
+  return inputs * jnp.asarray(scale.std) + jnp.asarray(scale.mean)

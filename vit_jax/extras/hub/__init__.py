@@ -1,1 +1,1 @@
-"""Images in Parquet files, and datasets of the Hugging Face hub."""
+"""Weights of the Hugging Face hub."""

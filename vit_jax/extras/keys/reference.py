@@ -5,6 +5,7 @@ The descriptions come from the "Attributes" sections of the records' docstrings.
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
+import difflib
 import inspect
 import json
 import re
@@ -13,10 +14,16 @@ import types
 import typing
 from typing import Any, ClassVar, Literal
 
+from etils import epy
+
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import load_config
-from vit_jax.models import vit
+from vit_jax.commands import arguments
+
+with epy.lazy_imports():
+  from vit_jax.experiment import config as config_lib
+  from vit_jax.experiment import load_config
+  from vit_jax.models import vit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +65,27 @@ def names_of_configs() -> Iterator[str]:
   """Yields the names of the keys of configs, with those of a ViT."""
   yield from names(config_lib.Config)
   yield from names(vit.ViTConfig, 'model.')
+  for section, target in registry.SECTIONS.items():
+    if record := registry.optional(target):
+      yield from names(record, f'{section}.')
+
+
+def nearest_flag(flag: str, known: Sequence[str]) -> str:
+  """Returns ' Did you mean --lr or --config.optimizer.learning_rate?' or ''.
+
+  Keys of the config are compared where no known flag is almost the same: they
+  take seconds to import.
+  """
+  given, meant = flag.replace('_', '-'), {name: [name] for name in known}
+  if not difflib.get_close_matches(given, known, cutoff=0.8):
+    short = {key: name for name, (key, _) in arguments.SHORT_FLAGS.items()}
+    for key in names_of_configs():
+      last = key.rpartition('.')[2].replace('_', '-')
+      meant.setdefault(f'--{last}', []).extend([
+          *{short.get(key, '')}.intersection(known), f'--config.{key}'])
+  close = difflib.get_close_matches(given, meant, n=1)
+  hint = ' or '.join(dict.fromkeys(meant[close[0]])) if close else ''
+  return f' Did you mean {hint}?' * bool(hint)
 
 
 def print_config(specification: str, overrides: Sequence[str]) -> None:

@@ -63,6 +63,15 @@ def check(config: data_config.DataConfig) -> None:
         'all of them one, or none to weight them by their examples.')
 
 
+def check_split(entries: Entries, split: str) -> None:
+  """Raises a `ValueError` for a part of a split of a mixture."""
+  if '[' in split:
+    raise ValueError(
+        f'The split {split!r} is a part of data.mixture, whose examples are '
+        'in the order of its sources. Evaluate on a part of one source: '
+        f'--config.evals.NAME.source={entries[0].source}.')
+
+
 # ------------------------------------------------------------- order of draws
 
 
@@ -185,7 +194,7 @@ def unite(
   planned = any(one.planned for one in opened.values())
   groups_lib.check_present(
       splits, '' if planned else group, name='data.mixture')
-  notes = groups_lib.check_sources(
+  notes = groups_lib.check_undivided(
       splits, where='data.mixture', divided=divided)
   return dataclasses.replace(
       first, splits=splits,

@@ -1,1 +1,1 @@
-"""Memory, traffic and time bounds of a training step, from compiling it."""
+"""Operations, memory, traffic and time bounds of a training step."""

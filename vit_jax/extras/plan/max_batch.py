@@ -15,9 +15,9 @@ import jax
 from vit_jax import console
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
+from vit_jax.extras import plots
 from vit_jax.extras.plan import step_cost
 from vit_jax.extras.plan import workload
-from vit_jax.run import curves as plots
 
 FIRST_GUESS = 256
 MAX_IMAGES = 2**20  # Per device.

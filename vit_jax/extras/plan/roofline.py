@@ -11,9 +11,9 @@ overhead or operations below their peak speed: these are not measurements.
 from collections.abc import Mapping
 import dataclasses
 
+from vit_jax.extras.plan import hardware
 from vit_jax.extras.plan import step_cost
 from vit_jax.extras.plan.compiled import collectives
-from vit_jax.parallel import hardware
 
 HOUR_SECS = 3600
 DAY_SECS = 86_400

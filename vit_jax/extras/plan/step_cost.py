@@ -16,11 +16,11 @@ import numpy as np
 
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_batch
-from vit_jax.experiment import model_flops
+from vit_jax.extras.plan import hardware
+from vit_jax.extras.plan import model_flops
 from vit_jax.extras.plan.compiled import collectives
 from vit_jax.extras.plan.compiled import memory_traffic
 from vit_jax.parallel import device_memory
-from vit_jax.parallel import hardware
 from vit_jax.parallel import sharding
 
 

@@ -15,13 +15,13 @@ import numpy as np
 from vit_jax import types
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_batch
-from vit_jax.experiment import model_flops
+from vit_jax.extras.plan import hardware
 from vit_jax.extras.plan import interleaved_timing
+from vit_jax.extras.plan import model_flops
 from vit_jax.parallel import device_memory
-from vit_jax.parallel import hardware
+from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
-from vit_jax.run import startup_summary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ def measure(
   fitted = fit_batch.fit(
       experiment, free_bytes=device_memory.free_bytes(experiment.mesh))
   experiment, mesh = fitted.experiment, experiment.mesh
-  device_kind = startup_summary.device_kind(mesh)
+  device_kind = mesh_lib.device_kind(mesh)
   training = Training(experiment, fitted.step)
   infer, infer_memory = inference(experiment, training.params)
   secs = interleaved_timing.interleave(

@@ -20,14 +20,14 @@ import jax
 from vit_jax.data import known_datasets
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import model_flops
+from vit_jax.extras.plan import flops
+from vit_jax.extras.plan import hardware
+from vit_jax.extras.plan import model_flops
 from vit_jax.extras.plan import paper_costs
 from vit_jax.extras.plan import roofline
 from vit_jax.extras.plan import workload
 from vit_jax.models import factory
-from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
-from vit_jax.training import flops
 
 
 def table_6() -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ name, because TFDS stores them in another order.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import re
 from typing import Any
 
@@ -14,10 +15,14 @@ from etils import epath
 from jaxtyping import Integer, UInt64
 import numpy as np
 
+from vit_jax import metrics
+from vit_jax import types
 from vit_jax import untrusted
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
+from vit_jax.evals import evaluator
+from vit_jax.evals import passes
 
 _NAME = re.compile(r'(?:.*/)?ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
 _SYNSET = re.compile(r'n\d{8}')
@@ -51,6 +56,22 @@ class Relabelled(protocol.Source):
 
   def key(self, index: int) -> str:
     return self.source.key(index)
+
+
+def evaluate(context: evaluator.Context, config: Any) -> evaluator.Evaluate:
+  """Returns the evaluation of `classification` with `real_labels`."""
+  split = context.open(config, relabel=functools.partial(
+      with_real_labels, path=config.real_labels))
+
+  def batch_means(
+      params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
+    logits, labels = context.predict(params, batch)['logits'], batch['label']
+    # Images without labels do not count.
+    return {'accuracy': metrics.Mean.from_model_output(
+        metrics.precision_at_1(logits, labels),
+        batch['mask'] * (labels > 0).any(axis=-1))}
+
+  return passes.mean(split, batch_means)
 
 
 def with_real_labels(

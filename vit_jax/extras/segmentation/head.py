@@ -10,12 +10,12 @@ from typing import ClassVar, Literal
 import jax
 import numpy as np
 
-from vit_jax import data
-from vit_jax import pixel_classes
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.extras.segmentation import mask_reader
 from vit_jax.extras.segmentation import pixels
+from vit_jax.extras.segmentation import predictions
 from vit_jax.parallel import multihost
 
 
@@ -30,7 +30,7 @@ class SegmentationHeadConfig(evaluator.EvaluatorConfig):
     return pixels.METRICS
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    split = context.open(self, masks=True)
+    split = context.open(self, relabel=mask_reader.with_masks)
     assert split.mask is not None
     read_mask = split.mask
 
@@ -53,8 +53,8 @@ class SegmentationHeadConfig(evaluator.EvaluatorConfig):
               f'has none. Use --config.{context.where}.name=segmentation.')
         for row in np.flatnonzero(mask).tolist():
           label = read_mask(start + row)
-          found = pixel_classes.from_logits(logits[row], label.shape)
-          known = label != data.IGNORED
+          found = predictions.from_logits(logits[row], label.shape)
+          known = label != mask_reader.IGNORED
           counts += np.bincount(
               pixels.VALUES * label[known].astype(np.int64) + found[known],
               minlength=pixels.VALUES**2)

@@ -16,6 +16,7 @@ import optax
 from vit_jax import data
 from vit_jax import metrics
 from vit_jax import types
+from vit_jax.extras.segmentation import mask_reader
 from vit_jax.models import model_config
 from vit_jax.objectives import objective
 
@@ -35,15 +36,15 @@ class SegmentationConfig(objective.ObjectiveConfig):
 
   name: Literal['segmentation'] = 'segmentation'
   classes: tuple[str, ...] = ()
-  ignored: int = data.IGNORED
+  ignored: int = mask_reader.IGNORED
   class_weights: tuple[float, ...] = ()
 
   def __post_init__(self):
     count = len(self.classes)
-    if count > data.IGNORED or len({*self.classes}) < count:
+    if count > mask_reader.IGNORED or len({*self.classes}) < count:
       raise ValueError(
-          f'classes must be at most {data.IGNORED} different names, but are '
-          f'{self.classes}.')
+          f'classes must be at most {mask_reader.IGNORED} different names, but '
+          f'are {self.classes}.')
     if self.class_weights and (
         len(self.class_weights) != count or min(self.class_weights) < 0
         or not max(self.class_weights)):
@@ -59,7 +60,7 @@ class SegmentationConfig(objective.ObjectiveConfig):
       raise ValueError(
           'objective.classes is empty. Name the classes of the mask values 0, '
           '1 and so on: --config.objective.classes=\'["sky","road"]\'.')
-    return data.with_masks(dataset, self.classes, ignored=self.ignored)
+    return mask_reader.with_masks(dataset, self.classes, ignored=self.ignored)
 
   def build_model(
       self, model: model_config.ModelConfig, *,
@@ -110,7 +111,7 @@ def pixel_loss(
   """
   count = logits.shape[-1]
   logits = jax.image.resize(logits, (*labels.shape, count), 'linear')
-  known = labels != data.IGNORED
+  known = labels != mask_reader.IGNORED
   labels = jnp.where(known, labels, 0).astype(jnp.int32)
   losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
   weight = known * jnp.asarray(weights or (1.0,) * count)[labels]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 import contextlib
+import functools
 import os
 from typing import Any
 
@@ -10,8 +11,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import atomic_files
-from vit_jax import pixel_classes
-from vit_jax.data.images import ops as ops_lib
+from vit_jax.extras.segmentation import mask_reader
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
@@ -23,7 +23,7 @@ def check(model: model_lib.Model) -> None:
     raise ValueError(
         f'{model.address or "The model"} has no decoder, and so no classes of '
         'pixels. Train one with configs/segmentation.py.')
-  ops_lib.check_whole(
+  mask_reader.check_whole(
       model.preprocess.ops or (), where='the preprocessing of the model')
 
 
@@ -32,7 +32,17 @@ def segment(model: model_lib.Model, images: Any, **options: Any) -> Any:
   check(model)
   return model.collect(
       lambda outputs, sources: map(
-          model.pixel_classes, sources, outputs['logits']), images, **options)
+          functools.partial(of_image, model), sources, outputs['logits']),
+      images, **options)
+
+
+def of_image(
+    model: model_lib.Model, image: images_lib.ImageLike,
+    logits: Float[np.ndarray, 'rows columns classes'],
+) -> UInt8[np.ndarray, 'height width']:
+  """Returns the class of each pixel of an image for its logits."""
+  width, height = images_lib.open_image(image, model.preprocess).size
+  return from_logits(logits, (height, width))
 
 
 def shares(
@@ -64,7 +74,7 @@ def mask_writer(
   count = model.config.num_classes
   with atomic_files.create(target) as folder:
     def write(path: str, logits: Any) -> None:
-      classes = model.pixel_classes(path, logits)
+      classes = of_image(model, path, logits)
       pictures = {'masks': mask_image(classes, count)}
       if images_lib.is_viewable(model.preprocess):
         pictures['overlays'] = overlay(
@@ -84,7 +94,7 @@ def mask_image(
     classes: UInt8[np.ndarray, 'height width'], count: int) -> Image.Image:
   """Returns a picture whose palette indices are the classes of `count`."""
   picture = Image.fromarray(classes)
-  picture.putpalette(pixel_classes.colours(count).tobytes())
+  picture.putpalette(colours(count).tobytes())
   return picture
 
 
@@ -94,3 +104,26 @@ def overlay(
   """Returns the mean of an image and the colours of its pixels' classes."""
   return Image.blend(
       image.convert('RGB'), mask_image(classes, count).convert('RGB'), 0.5)
+
+
+def from_logits(
+    logits: Float[np.ndarray, 'rows columns classes'], size: tuple[int, int],
+) -> UInt8[np.ndarray, 'height width']:
+  """Returns the class of each pixel of an image of size (height, width).
+
+  Logits are interpolated bilinearly.
+  """
+  by_class = np.moveaxis(np.asarray(logits, np.float32), -1, 0)
+  return np.stack([np.asarray(Image.fromarray(scores).resize(
+      size[::-1], Image.Resampling.BILINEAR)) for scores in by_class]).argmax(
+          axis=0).astype(np.uint8)
+
+
+def colours(count: int) -> UInt8[np.ndarray, '256 3']:
+  """Returns the colours of the first classes, and grey for other values."""
+  import matplotlib
+  values = np.arange(256)  # tab20 has pairs: all dark colours come first.
+  found = matplotlib.colormaps['tab20'](
+      2 * values % 20 + values // 10 % 2, bytes=True)[:, :3]
+  found[count:] = 191
+  return found

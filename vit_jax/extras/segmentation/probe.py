@@ -21,6 +21,7 @@ from vit_jax import fields
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.extras.segmentation import mask_reader
 from vit_jax.extras.segmentation import pixels
 from vit_jax.parallel import multihost
 
@@ -49,7 +50,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
   name: Literal['segmentation'] = 'segmentation'
   train_split: str = 'train'
   penalty: float = 1e-3
-  ignored: int = data.IGNORED
+  ignored: int = mask_reader.IGNORED
   classes: tuple[str, ...] = ()
 
   uses_head: ClassVar[bool] = False
@@ -65,15 +66,16 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     return pixels.METRICS
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    test = context.open(self, masks=True)
+    test = context.open(self, relabel=mask_reader.with_masks)
     train = context.open(
-        dataclasses.replace(self, split=self.train_split), masks=True)
+        dataclasses.replace(self, split=self.train_split),
+        relabel=mask_reader.with_masks)
     rows, columns = context.grid
     ignored, names = self._of_masks(context, test.dataset)
 
     def labels(batch: types.Batch) -> jax.Array:
       found = batch['segmentation']
-      return jnp.where(found == ignored, jnp.uint8(data.IGNORED), found)
+      return jnp.where(found == ignored, jnp.uint8(mask_reader.IGNORED), found)
 
     def tokens(params: types.Params, batch: types.Batch) -> jax.Array:
       found = context.predict(params, batch)['tokens'].astype(jnp.float32)
@@ -96,7 +98,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
         params: tuple[types.Params, Probe], batch: types.Batch,
     ) -> tuple[jax.Array, jax.Array]:
       pairs = labels_and_predictions(params, batch)
-      counted = (pairs[:, 0] != data.IGNORED) & (
+      counted = (pairs[:, 0] != mask_reader.IGNORED) & (
           batch['mask'][:, None, None] > 0)
       return jnp.zeros((VALUES, VALUES), jnp.int32).at[
           pairs[:, 0], pairs[:, 1]].add(counted).astype(
@@ -132,11 +134,11 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     stored = dataset.ignored
     if stored is None:
       return self.ignored, self.classes
-    if self.ignored not in (stored, data.IGNORED):
+    if self.ignored not in (stored, mask_reader.IGNORED):
       raise ValueError(
           f'{context.where}.ignored is {self.ignored}, but that of the '
           f'objective is {stored}. Leave it out.')
-    return data.IGNORED, self.classes or dataset.class_names or ()
+    return mask_reader.IGNORED, self.classes or dataset.class_names or ()
 
 
 def moments(
@@ -190,7 +192,7 @@ def fit(
   x, shares = mean[width, :width], mean[:, width + 1:].reshape(
       width + 1, -1, VALUES)
   classes = np.flatnonzero(shares[width].any(axis=0))
-  classes = classes[classes != data.IGNORED]
+  classes = classes[classes != mask_reader.IGNORED]
   if not len(classes):
     raise ValueError(f'No pixel of {where} has a class.')
   y = shares[..., classes].reshape(width + 1, -1)

@@ -60,11 +60,20 @@ def advise(
   return ''
 
 
-def question_labels(column: columns_lib.Column, title: str) -> str:
-  """Returns what to declare if a column may hold no classes; '' if it does."""
+def question_labels(
+    column: columns_lib.Column, title: str, *, trained: bool) -> str:
+  """Returns what to declare if a column may hold no classes; '' if it does.
+
+  A classifier that is `trained` needs several images of a class.
+  """
   flags = _kind([column])
   if not flags:
-    return ''
+    count = len({*map(columns_lib.clean, columns_lib.encode(
+        column)[0])} - {None})
+    return '' if not trained or count < max(3, len(column)) else (
+        f'{title} has another cell in each of {count:,} rows, so it may hold '
+        'no classes. To use another column:\n  --config.data.table.label=NAME\n'
+        'To use the cells as names of classes:\n  --config.data.target=single')
   looks = 'numbers' if flags['target'] == 'regression' else 'several labels'
   return (f'{title} looks like {looks}, but one class per image was expected. '
           f'To use {looks}:\n  {_paste(flags)}\nTo use the cells as names of '

@@ -10,7 +10,6 @@ from vit_jax import data
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.extras.sweep import config as sweep_config
 
 DEVELOPMENT = 'dev'
@@ -92,15 +91,6 @@ def mode(config: config_lib.Config, metric: str) -> str:
         "Use an evaluator {'name': 'objective'} and its loss, or fewshot or "
         'knn, which need no head.')
   return found
-
-
-def check_metric(experiment: build_lib.Experiment, metric: str) -> None:
-  """Raises if a grid run will not report the metric on its data."""
-  config = experiment.config
-  evaluators_lib.check_metric(
-      config, metric, setting='sweep.metric', train_data=experiment.dataset,
-      objective_metrics=experiment.objective.metrics,
-      open_data=experiment.open_data)
 
 
 def reported_evaluators(

@@ -88,7 +88,6 @@ def train(
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
   """
-  opener = functools.cache(fit_weights.open_address)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
@@ -101,7 +100,7 @@ def train(
       yield name, summary
       continue
     experiment, path = experiments.pop(name), workdir / RUNS / name
-    weights = fit_weights.open_initial(experiment.config, path, opener)
+    weights = fit_weights.open_initial(experiment.config, path)
     try:
       yield name, run_lib.train(experiment, path, title=name, weights=weights)
     except health.NonFiniteError as error:

@@ -9,6 +9,7 @@ from etils import epath
 
 from vit_jax import schema
 from vit_jax.experiment import build as build_lib
+from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.extras.sweep import development_split
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import runs
@@ -116,7 +117,8 @@ def _build_grid(
       continue
     experiment, name = experiments[point.name], f'{point.name}, final'
     final = runs.build({name: point.config}, workdir)[name]
-    development_split.check_metric(experiment, sweep.section.metric)
+    evaluators_lib.check_metric(
+        experiment, sweep.section.metric, setting='sweep.metric')
     # Comparing data may be slow, and most grid fields do not change the data.
     key = repr((experiment.config.data, experiment.config.evals,
                 final.config.evals))

@@ -7,7 +7,7 @@ from typing import Any
 from etils import epath
 
 from vit_jax import metrics as metrics_lib
-from vit_jax.run import curves as plots
+from vit_jax.extras import plots
 
 
 def sweep(

@@ -1,1 +1,1 @@
-"""Weights & Biases: `log.wandb`."""
+"""Metrics in TensorBoard, and in Weights & Biases (`log.wandb`)."""

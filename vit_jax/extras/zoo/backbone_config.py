@@ -10,12 +10,12 @@ from vit_jax import fields
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.extras.zoo import backbone_checks
+from vit_jax.extras.zoo import interpolation
 from vit_jax.extras.zoo import offsets
 from vit_jax.extras.zoo import rotary as rotary_lib
-from vit_jax.models import ablations
 from vit_jax.models import factory
 from vit_jax.models import model_config
-from vit_jax.models import resnet_config
+from vit_jax.models import resnet
 from vit_jax.models import vit
 
 _switch = fields.switch
@@ -98,7 +98,7 @@ class BackboneConfig(vit.ViTConfig):
   num_heads: int = _switch(0)
   num_kv_heads: int = _switch(0)
   patch: int | tuple[int, int] = _switch(0)
-  backbone: resnet_config.StemConfig | None = _switch(None)
+  backbone: resnet.StemConfig | None = _switch(None)
   cls: bool | None = _switch(None)
   distill_token: bool = _switch(False)  # type: ignore[misc]
   registers: int = _switch(0)
@@ -205,7 +205,7 @@ class BackboneConfig(vit.ViTConfig):
       return offsets.resize_offsets(
           array, old_grid=options['old_grid'], new_grid=options['new_grid'])
     if name != 'positions':
-      return ablations.resize_lines(name, array, **options)
+      return interpolation.resize_lines(name, array, **options)
     return super()._resized(name, array, **options)
 
 

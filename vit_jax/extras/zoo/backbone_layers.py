@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vit_jax.extras.zoo import backbone_config
+from vit_jax.extras.zoo import interpolation
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import layers
 from vit_jax.models import positions as positions_lib
@@ -62,7 +63,7 @@ class Patches(nn.Module):
             nn.initializers.lecun_normal(), (None, None, None, 'width')),
         (*self.patch, images.shape[-1], self.width))
     if self.resized is not None:
-      kernel = positions_lib.resize_filters(kernel, self.resized)
+      kernel = interpolation.resize_filters(kernel, self.resized)
     patches = einops.rearrange(
         images.astype(self.dtype), 'b (r p) (c q) ch -> b r c (p q ch)',
         r=rows, c=columns)

@@ -8,16 +8,16 @@ from typing import Any
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
-from vit_jax.models import resnet_config
+from vit_jax.models import resnet
 from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.weights import check
 from vit_jax.weights import declared as trunk
 from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 
@@ -31,7 +31,7 @@ class Declared:
     families: names of the weight families it can describe; () for any.
     ours: whether vit_jax wrote it, so that it is complete.
     model: keys of the section `model`.
-    preprocess: arguments of `preprocessing.parse`.
+    preprocess: arguments of `resize_and_crop.parse`.
     resolution: image height and width of the position embeddings.
     positions: interpolation of position embeddings.
     embeds_prefix: whether class token and registers have position embeddings.
@@ -66,15 +66,17 @@ class Declared:
 
   def settings(self) -> dict[str, str]:
     """Returns the origins of the settings that every load reports."""
-    result = {}
-    for name in weights_lib.REPORTED:
-      # Operations declare what the terms of timm describe.
-      key = 'ops' if name in preprocessing.TERMS and (
-          name not in self.preprocess) else name
-      declared = key in self.preprocess or key in self.model
-      result[name] = self.origins.get(key) or (
-          f'declared by {self.source}' if declared else 'assumed')
-    return result
+    # The terms of timm describe the operations, too.
+    of_ops = [name for name in ('ops', *resize_and_crop.NAMES)
+              if name in self.preprocess] or ['ops']
+    return {name: ' and '.join(dict.fromkeys(map(
+        self._origin, of_ops if name == 'ops' else [name])))
+            for name in weights_lib.REPORTED}
+
+  def _origin(self, key: str) -> str:
+    declared = key in self.preprocess or key in self.model
+    return self.origins.get(key) or (
+        f'declared by {self.source}' if declared else 'assumed')
 
 
 def of_metadata(found: trunk.Declared) -> Declared:
@@ -115,7 +117,7 @@ def dimensions(name: str) -> dict[str, Any]:
   keys = vit.ViTConfig.dimensions if 'width' in section else ('name',)
   return {**{key: section[key] for key in keys}, 'backbone': stem and {
       'depths': tuple(stem['depths']),
-      'width': stem.get('width', resnet_config.StemConfig.width)}}
+      'width': stem.get('width', resnet.StemConfig.width)}}
 
 
 def has_dimensions(config: model_config.ModelConfig, name: str) -> bool:
@@ -135,7 +137,7 @@ def with_variant(
 ) -> model_config.ModelConfig:
   """Returns the config with the variant of its dimensions; None to find it."""
   if variant is None:
-    variant = published_sizes.variant(vit_config.simplest(config))
+    variant = inferred.variant(vit_config.simplest(config))
   elif variant and not has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant)
@@ -146,7 +148,7 @@ def preprocess(
     declared: Declared, given: overrides_lib.Overrides,
 ) -> preprocessing.Preprocess:
   """Returns the declared preprocessing with the caller's changes."""
-  result = preprocessing.parse(
+  result = resize_and_crop.parse(
       {'resolution': resolution, **declared.preprocess})
   if not declared.ours:
     result = result.resized(resolution)

@@ -20,7 +20,6 @@ from vit_jax import fields
 from vit_jax import types
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.models import factory
-from vit_jax.models import lora
 from vit_jax.models import model_config
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
@@ -131,7 +130,7 @@ class Flexivit(supervised.Supervised):
 
 def with_patch(model: Any, patch: int) -> Any:
   """Returns a model with the same parameters for another patch size."""
-  if isinstance(model, lora.Adapted):
+  if hasattr(model, 'lora'):  # Adapters around the model.
     return model.clone(model=with_patch(model.model, patch))
   config = backbone_config.general(model.config)
   return factory.build(
@@ -160,14 +159,14 @@ def draw_one(versions: Sequence[Loss]) -> Callable[..., objective.Losses]:
 
     return gradient
 
-  gradients = _switch([with_gradient(version) for version in versions])
+  gradients = [with_gradient(version) for version in versions]
 
   @jax.custom_vjp
   def loss(
       index: Int[Array, ''], params: types.Params, batch: types.Batch,
       key: PRNGKeyArray,
   ) -> objective.Losses:
-    return _switch(versions)(index, params, batch, key)
+    return jax.lax.switch(index, versions, params, batch, key)
 
   def forward(
       index: Any, params: Any, batch: Any, key: Any,
@@ -176,7 +175,8 @@ def draw_one(versions: Sequence[Loss]) -> Callable[..., objective.Losses]:
     trained = jax.tree.map(lambda x: x.value if x.perturbed else None, params)
     frozen = jax.tree.map(lambda x: None if x.perturbed else x.value, params)
     index, batch, key = jax.tree.map(lambda x: x.value, (index, batch, key))
-    found, grads = gradients(index, trained, frozen, batch, key)
+    found, grads = jax.lax.switch(
+        index, gradients, trained, frozen, batch, key)
     return found, (grads, batch['mask'] > 0)
 
   def backward(
@@ -189,29 +189,6 @@ def draw_one(versions: Sequence[Loss]) -> Callable[..., objective.Losses]:
 
   loss.defvjp(forward, backward, symbolic_zeros=True)
   return loss
-
-
-def _switch(branches: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-  """Returns (index, *args) -> branches[index](*args) for an equal index.
-
-  `jax.vmap` would run all branches for an index with a batch axis; the replicas
-  of a step have one, of equal indices.
-  """
-  @jax.custom_batching.custom_vmap
-  def switch(index: jax.Array, *args: Any) -> Any:
-    return jax.lax.switch(index, branches, *args)
-
-  @switch.def_vmap
-  def _(
-      axis_size: int, is_batched: Sequence[Any], index: jax.Array, *args: Any,
-  ) -> tuple[Any, Any]:
-    axes = jax.tree.map(lambda batched: 0 if batched else None, is_batched)
-    many = [jax.vmap(branch, in_axes=tuple(axes[1:]), axis_size=axis_size)
-            for branch in branches]
-    results = _switch(many)(index[0] if is_batched[0] else index, *args)
-    return results, jax.tree.map(lambda _: True, results)
-
-  return switch
 
 
 def _merge(trained: Any, frozen: Any) -> types.Params:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from vit_jax import tree
-from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import declared as declared_lib
@@ -35,6 +34,8 @@ from vit_jax.weights import declared as trunk_declared
 from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
+
+check_complete = open_file.check_complete
 
 
 def load(
@@ -54,7 +55,7 @@ def load(
     ValueError: if the file is damaged or of an unknown family, or does not
       contain exactly the parameters of the model.
   """
-  path = pathlib.Path(path)
+  path = open_file.local(path)
   given = overrides_lib.parse(overrides or {})
   opened = open_file.open_weights(path)
   removed.check_arrays(opened.shapes, path=opened.path)
@@ -69,7 +70,7 @@ def load(
   declared, advice = declared_lib.Declared(), ''
   if ours:
     declared = declared_lib.of_metadata(ours)
-  elif untrusted.exists(file):
+  elif file.exists():
     declared = config_json.read(file)
     advice = f'\n{config_json.ADVICE}'
   try:
@@ -131,10 +132,7 @@ def _build(
       settings={**declared.settings(), **given.settings},
       notes=tuple(declared_lib.notes(
           opened, declared=declared, given=given, size=preprocess.resolution,
-          left_out=found.left_out, more=_notes(found, declared))),
-      report=tuple(inferred.report(
-          opened, matches=found.matches, params=abstract,
-          left_out=found.left_out)))
+          left_out=found.left_out, more=_notes(found, declared))))
 
 
 def _notes(

@@ -1,12 +1,21 @@
 """Opens a file of weights, or the one in a folder, by its content."""
 
 import contextlib
+import os
 import pathlib
 
-from vit_jax import registry
-from vit_jax import untrusted
-from vit_jax.weights.formats import array_file
+from etils import epath
 
+from vit_jax import atomic_files
+from vit_jax import untrusted
+from vit_jax.extras.zoo import pytorch
+from vit_jax.extras.zoo import safetensors
+from vit_jax.weights import download
+from vit_jax.weights.formats import array_file
+from vit_jax.weights.formats import npz
+
+# Modules that read files, by format; the safest format first.
+FORMATS = {'safetensors': safetensors, 'npz': npz, 'pytorch': pytorch}
 _INDEX = '.index.json'  # Names the shards of weights, by array.
 _SHARDS = {f'.safetensors{_INDEX}': 'safetensors', f'.bin{_INDEX}': 'pytorch'}
 
@@ -21,12 +30,60 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
     return _open_folder(path)
   if path.name.endswith(_INDEX):
     return _open_shards(path)
-  form = array_file.format_of(path)
-  if not registry.exists(registry.WEIGHT_FILES[form]):
-    raise ValueError(
-        f'{path} is a file of {form}, which vit_jax/extras/zoo reads. It does '
-        'not exist here.')
-  return registry.load(registry.WEIGHT_FILES[form]).open_file(path)
+  return FORMATS[format_of(path)].open_file(path)
+
+
+def check_complete(path: pathlib.Path) -> None:
+  """Raises a ValueError if a file is of no format, or truncated."""
+  form = format_of(path)
+  # Headers of the others declare the length of the file.
+  check = FORMATS[form].open_file if form != 'pytorch' else (
+      pytorch.check_complete)
+  check(path)
+
+
+def format_of(path: pathlib.Path) -> str:
+  """Returns the format of a file by its content.
+
+  Raises:
+    ValueError: if it is not a file of weights.
+  """
+  with path.open('rb') as file:
+    start = file.read(30)
+    # torch.save writes ARCHIVE/data.pkl or ARCHIVE/.format_version first; its
+    # name is at byte 30, so that a truncated file is recognised as well.
+    member = file.read(min(int.from_bytes(start[26:28], 'little'), 4096))
+  if start[:4] in (b'PK\x03\x04', b'PK\x05\x06'):
+    return 'pytorch' if member.endswith(
+        (b'/data.pkl', b'/.format_version', b'/version')) else 'npz'
+  size = path.stat().st_size
+  if start[8:9] == b'{' and int.from_bytes(start[:8], 'little') < max(
+      size, 100_000_000):
+    return 'safetensors'
+  # A pickle of protocol 2 that begins with the magic number of old torch.save.
+  if start[:2] == b'\x80\x02':
+    return 'pytorch'
+  raise ValueError(
+      f'{path} is not a file of weights, or truncated: {size:,} bytes that '
+      f'begin with {start[:16]!r}. Expected .npz, .safetensors or a PyTorch '
+      'state dict.')
+
+
+def local(path: epath.PathLike) -> pathlib.Path:
+  """Returns a local folder or file with the content of `path`."""
+  path = epath.Path(path)
+  if not atomic_files.is_remote(path):
+    return pathlib.Path(path)
+  target = download.cache_folder(os.fspath(path))
+  with download.explained(os.fspath(path)):
+    # `is_dir` would be False, and a file left out, if a bucket fails.
+    files = [file for file in path.iterdir() if not file.stat().is_directory]
+  for file in files:
+    if not (target / file.name).exists():
+      download.download(os.fspath(file), target / file.name)
+      if file.suffix in ('.npz', '.safetensors'):
+        download.check(target / file.name, url=os.fspath(file))
+  return target
 
 
 def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
@@ -34,11 +91,11 @@ def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
   formats = {}
   for path in filter(pathlib.Path.is_file, held):
     with contextlib.suppress(ValueError):  # It holds no weights.
-      formats[path] = array_file.format_of(path)
+      formats[path] = format_of(path)
   indices = {path: form for path in held for end, form in _SHARDS.items()
              if path.name.endswith(end)}
   # A folder may hold the same weights in several formats.
-  for form in registry.WEIGHT_FILES:
+  for form in FORMATS:
     # An index stands for the shards beside it.
     found = [path for path in held if indices.get(path) == form] or [
         path for path in held if formats.get(path) == form]

@@ -5,8 +5,8 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import interpolation
 from vit_jax.inference import model as model_lib
-from vit_jax.models import positions
 from vit_jax.weights import check
 from vit_jax.weights import overrides
 
@@ -34,7 +34,7 @@ def resize(
   check.check_preprocess(new, preprocess)
   params = {**model.params, 'patches': {
       **model.params['patches'],
-      'kernel': positions.resize_filters(filters, new.patch_shape)}}
+      'kernel': interpolation.resize_filters(filters, new.patch_shape)}}
   return model.with_params(
       params, config=config if config.patch_shape == new.patch_shape else new,
       # The grid of the position embeddings is the same.

@@ -39,9 +39,6 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
       metadata=metadata, tied=tied)
 
 
-check_complete = open_file  # Headers declare the length of a file.
-
-
 def write(
     path: str | pathlib.Path, arrays: Mapping[str, Any], *,
     metadata: Mapping[str, str] | None = None,

@@ -7,9 +7,7 @@ file that declares more than it holds is refused before memory is allocated.
 from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 import dataclasses
-import errno
 import pathlib
-from typing import Literal
 import zipfile
 
 import ml_dtypes
@@ -21,21 +19,20 @@ from vit_jax import exceptions
 MAX_RATIO, FREE_BYTES = 64, 256 * 2**20
 _MAX_LINES = 24  # Lines of an error message.
 
-Format = Literal['npz', 'safetensors', 'pytorch']
-
 
 @dataclasses.dataclass(frozen=True)
 class ArrayFile:
   """Arrays of a file, by name.
 
   Attributes:
+    format: 'npz', or that of a leaf.
     shapes: declared shapes.
     load: reads one array as it is stored.
     metadata: text in the file's header, or the checksum of its arrays.
     tied: further names of arrays, which `load` knows, and their stored names.
   """
   path: str
-  format: Format
+  format: str
   shapes: Mapping[str, tuple[int, ...]]
   load: Callable[[str], np.ndarray]
   metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -48,33 +45,6 @@ class ArrayFile:
       ValueError: if it is not an array of finite floats, or is damaged.
     """
     return to_float32(self.load(name), name=name, path=self.path)
-
-
-def format_of(path: pathlib.Path) -> Format:
-  """Returns the format of a file by its content.
-
-  Raises:
-    ValueError: if it is not a file of weights.
-  """
-  with path.open('rb') as file:
-    start = file.read(30)
-    # torch.save writes ARCHIVE/data.pkl or ARCHIVE/.format_version first; its
-    # name is at byte 30, so that a truncated file is recognised as well.
-    member = file.read(min(int.from_bytes(start[26:28], 'little'), 4096))
-  if start[:4] in (b'PK\x03\x04', b'PK\x05\x06'):
-    return 'pytorch' if member.endswith(
-        (b'/data.pkl', b'/.format_version', b'/version')) else 'npz'
-  size = path.stat().st_size
-  if start[8:9] == b'{' and int.from_bytes(start[:8], 'little') < max(
-      size, 100_000_000):
-    return 'safetensors'
-  # A pickle of protocol 2 that begins with the magic number of old torch.save.
-  if start[:2] == b'\x80\x02':
-    return 'pytorch'
-  raise ValueError(
-      f'{path} is not a file of weights, or truncated: {size:,} bytes that '
-      f'begin with {start[:16]!r}. Expected .npz, .safetensors or a PyTorch '
-      'state dict.')
 
 
 def to_float32(
@@ -117,18 +87,8 @@ def intact(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
 
   A disk or network file system that fails is an OSError: the file may be whole.
   """
-  def rewrite(error: Exception) -> Exception | None:
-    if isinstance(error, MemoryError):
-      return None
-    # A wrong offset in an archive is an invalid argument of `seek`.
-    if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-      return OSError(error.errno, f'{path} could not be read: {error.strerror}')
-    # Each compression method raises other types.
-    return ValueError(
-        f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
-        'Copy or download it again.')
-
-  return exceptions.replaced_by(rewrite)
+  return exceptions.naming(
+      f'{path} is truncated or damaged (copy or download it again)')
 
 
 @contextlib.contextmanager

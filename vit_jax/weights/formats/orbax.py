@@ -16,7 +16,6 @@ import jax.numpy as jnp
 
 from vit_jax import atomic_files
 from vit_jax import exceptions
-from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -55,22 +54,17 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
         items.read_shapes(step / item))
     labels = items.read_labels(step, sums)
 
-  def explain(error: Exception) -> Exception | None:
-    return None if isinstance(error, registry.NotNamedError) else ValueError(
-        f'The config of the checkpoint {step} is malformed: '
-        f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.')
-
-  with exceptions.replaced_by(explain):
+  with exceptions.naming(f'The config of the checkpoint {step}'):
     section = {f.name: run[f.name] for f in dataclasses.fields(
         declared.Metadata) if f.name in run}
     if method := run.get('init', {}).get('positions'):
       section['positions'] = method  # Of a run; `save` has no section init.
-    saved = schema.parse(declared.Metadata, section, where='config')
-    found = saved.parse('its config')
+    found = schema.parse(
+        declared.Metadata, section, where='config').parse('its config')
     config, preprocess = found.config, found.preprocess
-    head = tree.flatten(shapes).get('head/dense/kernel')
-    if head is not None and not config.num_classes:  # Set by the dataset.
-      config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
+    if not config.num_classes:  # Set by the dataset.
+      config = dataclasses.replace(
+          config, num_classes=adapt.num_classes(shapes))
     if len(labels) == config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=labels)
     config.grid(found.resolution)
@@ -84,7 +78,7 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
           'the best checkpoint; which=latest is the last one',) * (
               which == paths.AUTO and step.parent.name == paths.BEST)),
       # `save` writes a part of a config, with the preprocessing.
-      run=run if saved.preprocess is None else {},
+      run={} if 'preprocess' in run else run,
       settings=dict.fromkeys(weights_lib.REPORTED, 'declared by its config'))
 
 
@@ -132,9 +126,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
       name: value for name, value in data.items()
       if not name.startswith('target_')}}
   return dataclasses.replace(
-      weights, read=read, run=run, shapes=tree.unflatten(shapes), report=tuple(
-          f'  loaded  {name} {tuple(shape.shape)}'
-          for name, shape in shapes.items()))
+      weights, read=read, run=run, shapes=tree.unflatten(shapes))
 
 
 def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,8 +148,7 @@ def save(
   if dtype != 'float32':
     raise ValueError(f'orbax stores float32, but dtype is {dtype!r}.')
   paths.check_writable(target)
-  run_config = {
-      **declared.metadata(model), 'origin': model.origin}
+  config = {**declared.metadata(model), 'origin': model.origin}
   arrays = tree.unflatten({
       name: jnp.asarray(array)
       for name, array in tree.flatten(model.read()).items() if array.size})
@@ -165,5 +156,5 @@ def save(
     items.write(
         path.absolute() / paths.FOLDER / paths.LATEST / '0',
         {'params': arrays},
-        {'config': json.loads(json.dumps(run_config)), 'progress': {}})
+        {'config': json.loads(json.dumps(config)), 'progress': {}})
   return []

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from vit_jax.models import variants
 from vit_jax.weights.formats.layout import Row
 from vit_jax.weights.formats.layout import Table
 
@@ -187,6 +188,4 @@ FAMILIES: tuple[Family, ...] = (
     Family('npz', 'published JAX ViT', NPZ, settings={
         'gelu': 'tanh', 'layer_norm_epsilon': 1e-6}),
     Family('bit', 'published BiT', BIT_NPZ, prefix='resnet/', settings=_RESNET,
-           # The value in the code of big_transfer.
-           backbone={'preactivation': True, 'group_norm_epsilon': 1e-5,
-                     'std_epsilon': 0.0, 'variance_epsilon': 1e-10}))
+           backbone=variants.BIT))

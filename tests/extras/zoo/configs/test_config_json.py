@@ -7,9 +7,9 @@ import pytest
 
 from tests.extras.zoo import hostile_files
 from tests.extras.zoo import zoo_models
-from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo.configs import config_json
+from vit_jax.extras.zoo.configs import resize_and_crop
 
 CONFIGS = {'huggingface': zoo_models.HUGGINGFACE_CONFIG,
            'timm': zoo_models.TIMM_CONFIG}
@@ -77,14 +77,13 @@ def test_the_processor_of_transformers_5_is_read(tmp_path):
   file.write_text(json.dumps({
       'image_processor': PROCESSOR, 'processor_class': 'CLIPProcessor'}))
   loaded = foreign.load(tmp_path)
-  assert loaded.preprocess == preprocessing.parse({
+  assert loaded.preprocess == resize_and_crop.parse({
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.9, 0.8, 0.7),
       'labels': loaded.preprocess.labels, 'ops': [
           {'op': 'resize', 'shorter': 40, 'method': 'bicubic',
            'rounding': 'torchvision'}, {'op': 'central_crop'}]})
-  assert {loaded.settings[name] for name in (
-      'mean', 'std', 'ops', 'keep_aspect', 'crop', 'interpolation')} == {
-          f'declared by {file}'}
+  assert {loaded.settings[name] for name in ('mean', 'std', 'ops')} == {
+      f'declared by {file}'}
   # A processor without images leaves the older file.
   write(tmp_path, 'huggingface', processor={'image_std': [0.4, 0.5, 0.6]})
   file.write_text('{"image_seq_length": 3}')

@@ -10,12 +10,12 @@ import pytest
 
 from tests import random_models
 from tests.extras.zoo import zoo_models
-from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import safetensors
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.weights import declared
 
-PREPROCESS = preprocessing.parse({
+PREPROCESS = resize_and_crop.parse({
     'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'crop': 0.9,
     'keep_aspect': True, 'labels': tuple('abcde')})
 

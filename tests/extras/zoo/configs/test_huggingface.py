@@ -3,10 +3,10 @@
 import pytest
 
 from tests.extras.zoo import zoo_models
-from vit_jax.data import preprocessing
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo.configs import huggingface
+from vit_jax.extras.zoo.configs import resize_and_crop
 
 HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
 LABELS = {'id2label': zoo_models.labels()}
@@ -27,7 +27,7 @@ def test_a_folder_sets_what_shapes_do_not(tmp_path):
           'image_std': [0.4, 0.5, 0.6], 'resample': 3})
   assert (loaded.config.num_heads, loaded.config.gelu,
           loaded.config.layer_norm_epsilon) == (3, 'tanh', 1e-7)
-  assert loaded.preprocess == preprocessing.parse({
+  assert loaded.preprocess == resize_and_crop.parse({
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6),
       'interpolation': 'bicubic', 'labels': [*LABELS['id2label'].values()]})
 
@@ -102,4 +102,4 @@ def test_a_missing_component_is_named(config, words):
 def test_resizes_and_crops_are_read_as_they_are(processor, ops):
   found = huggingface.parse_preprocessor({
       'do_center_crop': True, 'crop_size': 224, **processor})
-  assert preprocessing.parse(found).ops == tuple(ops)
+  assert resize_and_crop.parse(found).ops == tuple(ops)

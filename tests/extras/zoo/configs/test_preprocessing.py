@@ -12,8 +12,10 @@ from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.experiment import config_file
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
+from vit_jax.weights import overrides as overrides_lib
 
 ROOT = pathlib.Path(__file__).parents[4]
 MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 8,
@@ -118,6 +120,18 @@ def test_terms_of_timm_change_a_resize_and_crop_only():
       preprocessing.Preprocess((224, 224)))
 
 
+@pytest.mark.parametrize(('crop', 'resized'), [
+    (0.9, 248), (0.875, 256), (224 / 248, 248), (1.0, 224)])
+def test_the_size_before_the_crop_is_that_of_timm(crop, resized):
+  (op, *_) = resize_and_crop.parse({'resolution': 224, 'crop': crop}).ops
+  assert op.size == (resized, resized)
+
+
+def test_a_wrong_term_is_an_error():
+  with pytest.raises(ValueError, match='crop must be above 0 and at most 1'):
+    overrides_lib.parse({'crop': 2})
+
+
 @pytest.mark.parametrize('eval_ops', [
     o for o in OPERATIONS if o[-1] != CROP or len(o) == 1], ids=str)
 def test_operations_that_timm_cannot_express_are_refused(eval_ops):
@@ -134,7 +148,7 @@ def test_the_fraction_written_for_timm_gives_the_same_size(side, before):
           {'op': 'resize', 'shorter': before}, {'op': 'central_crop'}])
   written = timm_export.config_json(model)['pretrained_cfg']
   assert int(side / written['crop_pct']) == before  # As timm computes it.
-  resize = preprocessing.parse(timm.parse_preprocessing(written)).ops[0]
+  resize = resize_and_crop.parse(timm.parse_preprocessing(written)).ops[0]
   assert resize.shorter == before
 
 

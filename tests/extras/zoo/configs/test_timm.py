@@ -8,6 +8,7 @@ from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import timm_names
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
 from vit_jax.models import factory
@@ -142,21 +143,21 @@ FLAT = {
 def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
   loaded = load(tmp_path, {**FLAT, 'labels': labels, 'model_args': without(
       act_layer='gelu_tanh')})
-  assert loaded.preprocess == preprocessing.parse({
+  assert loaded.preprocess == resize_and_crop.parse({
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6),
       'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos',
       'labels': tuple('abcde')})
+  source = f'declared by {tmp_path / "config.json"}'
   assert loaded.settings == {
-      **dict.fromkeys(weights_lib.REPORTED,
-                      f'declared by {tmp_path / "config.json"}'),
-      'ops': 'assumed', 'keep_aspect': 'assumed, as timm does for this file'}
+      **dict.fromkeys(weights_lib.REPORTED, source),
+      'ops': f'assumed, as timm does for this file and {source}'}
 
 
 def test_missing_preprocessing_is_that_of_timm(tmp_path):
   # The defaults of timm's PretrainedCfg.
   loaded = load(
       tmp_path, {**BASE, 'pretrained_cfg': {'std': [0.4, 0.5, 0.6]}})
-  assert loaded.preprocess == preprocessing.parse({
+  assert loaded.preprocess == resize_and_crop.parse({
       'resolution': 32, 'mean': preprocessing.IMAGENET_MEAN,
       'std': (0.4, 0.5, 0.6), 'keep_aspect': True, 'crop': 0.875,
       'interpolation': 'bicubic'})

@@ -68,13 +68,13 @@ def _add_describe(tasks: argparse._SubParsersAction) -> None:
       'describe', help='print how a dataset is interpreted',
       description='Prints how a dataset is interpreted: splits, classes with '
       'counts, sizes of images and some labels; or flags that open it.')
-  arguments.add_data(parser, positional=True)
+  flags.add_data(parser, positional=True)
   parser.set_defaults(run_task=_describe)
 
 
 def _describe(args: argparse.Namespace) -> tuple[int, Any]:
   text, tables = describe_lib.describe(
-      data.parse(arguments.data_overrides(args)))
+      data.parse(flags.data_overrides(args)))
   console.print_lines(text)
   for title, columns, rows in tables:
     console.table(title, columns, rows)
@@ -90,7 +90,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       description='Reads every example of all splits once and reports '
       'unreadable images, duplicates, suspicious labels, classes, sizes and '
       'formats.')
-  arguments.add_data(parser)
+  flags.add_data(parser)
   parser.add_argument(
       '--html', default='', metavar='PATH',
       help='write a page with thumbnails')
@@ -114,7 +114,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
 def _check(args: argparse.Namespace) -> tuple[int, Any]:
   fields.check_range(args, 'max_examples')
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
-  config = data.parse(arguments.data_overrides(args))
+  config = data.parse(flags.data_overrides(args))
   model = load_lib.load(args.model, which=args.which, log=None)
   request = scan_lib.prepare(
       config, max_examples=args.max_examples,
@@ -142,7 +142,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       'prepare', help='write a dataset as verified ArrayRecord shards',
       description='Writes a dataset as ArrayRecord shards in the format of '
       'TensorFlow Datasets, and verifies each shard.')
-  arguments.add_data(parser)
+  flags.add_data(parser)
   parser.add_argument(
       '--to', required=True, metavar='DIR',
       help='folder of prepared datasets; writes DIR/NAME/VERSION')
@@ -162,7 +162,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       help='reduce images whose shorter side has more than N pixels, and store '
       'them as JPEG if they were JPEG, otherwise as PNG (default: store all '
       'files unchanged)')
-  flags.add(parser, '--runner')
+  flags.add(parser, '--runner', '--runner-flags')
   parser.set_defaults(run_task=_prepare)
 
 
@@ -172,7 +172,7 @@ def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
   start = time.monotonic()
   with image_files.ignore_pillow_warnings():
     planned = prepare.plan(
-        arguments.data_overrides(args),
+        flags.data_overrides(args),
         splits=[split for split in args.splits.split(',') if split],
         to=args.to, name=args.name,
         version=args.version, shard_bytes=args.shard_mib * 2**20,

@@ -17,7 +17,6 @@ from typing import Any
 
 from etils import epy
 
-from vit_jax.commands import arguments
 from vit_jax.extras.curation.commands import flags
 
 with epy.lazy_imports():
@@ -34,7 +33,7 @@ with epy.lazy_imports():
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  arguments.add_data(parser)
+  flags.add_data(parser)
   parser.add_argument(
       '--split', default='train',
       help='split of the source (default: %(default)s)')
@@ -50,16 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--no-crops', action='store_true',
       help='do not search for crops of test images; indexing is ten times as '
       'fast')
-  flags.add(parser, '--runner')
+  flags.add(parser, '--runner', '--runner-flags')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  arguments.check_absent(args.to)
+  atomic_files.check_absent(epath.Path(args.to))
   beam_runner.load(args.runner)  # Raises if it is not installed.
   settings = search.Settings(
       args.max_distance, args.min_similarity, crops=not args.no_crops)
-  section = arguments.data_overrides(args)
+  section = flags.data_overrides(args)
   source = selection_lib.build(section['source'], args.split, section)
   against = selection_lib.parse_others(args.against, section)
   _check_disjoint(source, against)

@@ -1,8 +1,11 @@
-"""Flags of several commands, with the arguments of `add_argument`."""
+"""Flags of several commands, and their values."""
 
 import argparse
 from collections.abc import Mapping
+import shlex
 from typing import Any
+
+from vit_jax.commands import arguments
 
 _FLAGS: Mapping[str, Mapping[str, Any]] = {
     '--max-distance': dict(
@@ -16,9 +19,12 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     '--runner': dict(
         default='local', metavar='NAME',
         help="'local', in this process (the default), or the name of an Apache "
-        'Beam runner (requirements-beam.txt), whose flags follow --. To use '
-        'all cores: --runner=DirectRunner -- --direct_num_workers=0 '
-        '--direct_running_mode=multi_processing'),
+        'Beam runner (requirements-beam.txt)'),
+    '--runner-flags': dict(
+        type=shlex.split, default=[], metavar='FLAGS',
+        help='flags of the Beam runner, in quotes. To use all cores: '
+        "--runner=DirectRunner --runner-flags='--direct_num_workers=0 "
+        "--direct_running_mode=multi_processing'"),
 }
 
 
@@ -26,3 +32,29 @@ def add(parser: argparse.ArgumentParser, *names: str) -> None:
   """Adds flags of `_FLAGS`."""
   for name in names:
     parser.add_argument(name, **_FLAGS[name])
+
+
+def add_data(
+    parser: argparse.ArgumentParser, *, positional: bool = False) -> None:
+  """Adds the flags of a dataset: --source and others for `data_overrides`."""
+  what = 'dataset, as in data.source: a folder, a TFDS name, ...'
+  if positional:
+    parser.add_argument('source', metavar='SOURCE', help=what)
+  else:
+    parser.add_argument('--source', required=True, metavar='DATA', help=what)
+  parser.add_argument(
+      '--data-dir', default='', metavar='DIR',
+      help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
+  parser.add_argument(
+      '--set', action='append', default=[], metavar='KEY=VALUE',
+      help='set another field of the section data, as --config.data.KEY=VALUE '
+      'does: table.label=breed')
+
+
+def data_overrides(args: argparse.Namespace) -> dict[str, Any]:
+  """Returns the fields of the section `data` given by `add_data`'s flags.
+
+  These are also read from --config.data.key=value, as messages name them.
+  """
+  return {'source': args.source, 'data_dir': args.data_dir,
+          **arguments.data_keys(args, args.set)}

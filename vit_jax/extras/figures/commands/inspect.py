@@ -25,6 +25,7 @@ with epy.lazy_imports():
 
   from vit_jax import tree
   from vit_jax.extras import html_page
+  from vit_jax.extras import pictures
   from vit_jax.extras.figures import inspection as figures
   from vit_jax.inference import image_files
   from vit_jax.run import workdir as workdir_lib
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     model.layer_output(f'patches:{args.layer}')
   patch = _patch_index(
       args.patch, model.config.grid(model.preprocess.resolution))
-  paths = image_files.interleave(found)
+  paths = pictures.interleave(found)
   shown = paths[:args.show]
   workdir = arguments.run_folder(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')

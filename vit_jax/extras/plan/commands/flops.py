@@ -14,8 +14,8 @@ from etils import epy
 
 from vit_jax import fields
 from vit_jax.commands import arguments
+from vit_jax.extras.plan import hardware
 from vit_jax.extras.plan import paper_costs
-from vit_jax.parallel import hardware
 
 with epy.lazy_imports():
   from vit_jax import console

@@ -35,6 +35,7 @@ from etils import epy
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
+  from etils import epath
   import jax
   import numpy as np
 
@@ -42,12 +43,12 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax.data import preprocessing
   from vit_jax.data.sources import columns as columns_lib
+  from vit_jax.extras import pictures
   from vit_jax.extras.serve import export
   from vit_jax.extras.serve import quantize
   from vit_jax.inference import image_files
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
-  from vit_jax.inference import thresholds
 
 _SERVING = pathlib.Path(__file__).parents[1] / 'serving'
 TOLERANCE = 1e-3
@@ -103,7 +104,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   server = [os.path.join(os.path.dirname(args.output), name)
             for name in SERVER if args.server]
   for written in (settings, *server):
-    arguments.check_absent(written)
+    atomic_files.check_absent(epath.Path(written))
   _check_quantize(args)
   export.check_installed(args.format)
   labels, errors = image_files.find(args.paths)
@@ -119,7 +120,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if loaded.config.dtype != 'float32':
     print(f'exported and compared in float32, not {loaded.config.dtype}')
   if loaded.thresholds:
-    print(thresholds.NOT_WRITTEN)
+    print('note: the thresholds of the classes are not written: without them, '
+          'the most probable class is predicted')
   with image_files.ReadProgress(len(found), errors) as reading:
     batches = _verification_batches(model, found, reading)
   if not found:
@@ -185,7 +187,7 @@ def _quantize(
   found, missing = image_files.find(args.calibrate)
   reading.errors |= missing
   _, images = _read(
-      model, image_files.interleave(found)[:MAX_CALIBRATION], reading)
+      model, pictures.interleave(found)[:MAX_CALIBRATION], reading)
   print(f'int8: ranges of {console_lib.format_count(len(images), "image")}')
   source = path.with_name(f'{path.name}.float32')
   try:

@@ -4,9 +4,9 @@ import pathlib
 
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
-from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import declared as declared_lib
 from vit_jax.extras.zoo.configs import huggingface
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.families import families
 
@@ -36,7 +36,7 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
     result = library.parse(config)
     for name, section in PROCESSORS.items():
       file = path.with_name(name)
-      if not untrusted.exists(file):
+      if not file.exists():
         continue
       processor = untrusted.read_json(file)
       found = processor.get(section) if section else processor
@@ -48,7 +48,7 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
       result.replace(preprocess, f'declared by {paths.display(file)}')
       break
     # The weights may decide the resolution; it is a placeholder here.
-    preprocessing.parse({'resolution': (1, 1), **result.preprocess})
+    resize_and_crop.parse({'resolution': (1, 1), **result.preprocess})
   except _MALFORMED as error:
     reason = (str(error) if isinstance(error, ValueError)
               else f'it is malformed: {type(error).__name__}: {error}')

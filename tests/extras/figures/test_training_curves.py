@@ -1,0 +1,160 @@
+"""Training curves show every run and metric, and no legend covers them."""
+
+import itertools
+
+import matplotlib
+from PIL import Image
+import pytest
+
+from vit_jax import metrics
+from vit_jax.evals import features
+from vit_jax.evals import regression
+from vit_jax.extras import plots
+from vit_jax.extras.figures import training_curves
+
+_IOU = metrics.Metric('mean_iou', 'Mean IoU', is_fraction=True)
+DECLARED = (
+    metrics.LOSS, metrics.ACCURACY, metrics.PRECISION_AT_1,
+    *regression.RegressionConfig().metrics(), _IOU,
+    *features.SPREAD, metrics.MEAN_AVERAGE_PRECISION)
+
+
+def make_rows(*, num_points=20, scale=1.0):
+  rows = []
+  for step in range(1, num_points + 1):
+    rows.append({
+        'step': 10 * step, 'train/loss': scale / step,
+        'train/learning_rate': 1e-3 / step, 'train/accuracy': step / 30})
+    rows.append({
+        'step': 10 * step, 'val/loss': 1.2 * scale / step,
+        'val/accuracy': step / 40})
+  return rows
+
+
+@pytest.fixture
+def draw(monkeypatch, tmp_path):
+  """Returns a function that writes the curves of runs, with their figure."""
+  save, figures = plots.save, []
+
+  def keep(fig, path):
+    save(fig, path)
+    figures.append(fig)
+
+  def draw_curves(runs):
+    training_curves.draw(runs, tmp_path / 'curves.png', declared=DECLARED)
+    return figures.pop()
+
+  monkeypatch.setattr(plots, 'save', keep)
+  return draw_curves
+
+
+def labels(fig):
+  return [text.get_text() for text in fig.legends[0].get_texts()]
+
+
+@pytest.mark.parametrize('num_runs', [1, 3, 5])
+def test_each_run_has_its_colour_in_every_panel(num_runs, draw, tmp_path):
+  runs = {f'run {i}': make_rows(scale=1 + i) for i in range(num_runs)}
+  fig = draw(runs)
+  assert [axes.get_title(loc='left') for axes in fig.axes] == [
+      'Loss', 'Accuracy', 'Learning rate']
+  for axes in fig.axes:
+    assert len({line.get_color() for line in axes.lines}) == num_runs
+  assert labels(fig) == [*runs, 'train', 'val']
+  with Image.open(tmp_path / 'curves.png') as picture:
+    assert picture.width > 1000
+
+
+def test_nothing_is_clipped_and_the_legend_covers_no_panel(draw):
+  runs = {f'quite a long name of a stage {i}': make_rows(scale=10.0 ** i)
+          for i in range(5)}
+  fig = draw(runs)
+  legend = fig.legends[0].get_window_extent()
+  boxes = [axes.get_tightbbox() for axes in fig.axes]
+  assert not any(legend.overlaps(box) for box in boxes)
+  for box in [legend, *boxes]:
+    assert box.x0 >= 0 and box.x1 <= fig.bbox.width
+    assert box.y0 >= 0 and box.y1 <= fig.bbox.height
+  for one, other in itertools.combinations(boxes, 2):
+    assert not one.overlaps(other)
+
+
+@pytest.mark.parametrize('last,scale', [(0.5, 'linear'), (0.001, 'log')])
+def test_losses_over_decades_have_a_log_scale(last, scale, draw):
+  rows = [{'step': 1, 'train/loss': 1.0}, {'step': 2, 'train/loss': last}]
+  assert draw({'run': rows}).axes[0].get_yscale() == scale
+
+
+def test_runs_without_metrics_are_an_error(tmp_path):
+  with pytest.raises(ValueError, match=r'Nothing to draw.*train/loss.*empty'):
+    training_curves.draw(
+        {'empty': []}, tmp_path / 'curves.png', declared=DECLARED)
+  assert not (tmp_path / 'curves.png').exists()
+
+
+def test_characters_are_taken_from_any_font_or_shown_as_codes(
+    draw, monkeypatch, recwarn):
+  from matplotlib import font_manager
+  monkeypatch.setattr(font_manager.fontManager, 'ttflist', [
+      font for font in font_manager.fontManager.ttflist
+      if font.name.startswith(('DejaVu Sans', 'STIX', 'Last Resort'))])
+  plots._find_font.cache_clear()
+  # Only STIXGeneral has the second one, and none has the last two.
+  name = 'кошка \u1d81 馬🐦'
+  fig = draw({name: make_rows(num_points=2)})
+  plots._find_font.cache_clear()
+  assert labels(fig)[0] == 'кошка \u1d81 \\u99ac\\U0001f426'
+  assert not list(recwarn)
+
+
+def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):
+  figures = []
+  for names in (['precision_at_1', 'mean_average_precision'],
+                ['root_mean_square_error', 'r2'],
+                ['mean_iou', 'feature_rank']):
+    rows = [{'step': step, 'train/loss': 1.0, **{
+        f'test/{name}': -9.0 * (step == 1) for name in names}}
+            for step in (1, 2)]
+    figures.append(draw({'run': rows}))
+  assert [[axes.get_title(loc='left') for axes in fig.axes]
+          for fig in figures] == [
+              ['Loss', 'Precision at 1', 'Mean average precision'],
+              ['Loss', 'Root mean square error', 'R²'],
+              ['Loss', 'Mean IoU', 'Feature rank']]
+  assert figures[1].axes[2].get_ylim()[0] == -1
+
+
+def test_dollars_in_names_are_not_formulas(draw):
+  rows = [{**row, 'a$b$/loss': 1.0} for row in make_rows(num_points=2)]
+  # As a formula, an unknown command would be an error.
+  fig = draw({r'$\run$': rows, 'one $': rows})
+  for text in fig.legends[0].get_texts():
+    shown, is_math = text._preprocess_math(text.get_text())
+    assert not is_math
+    assert shown in (r'$\run$', 'one $', 'train', 'val', 'a$b$')
+
+
+def test_noise_does_not_fill_an_axis_and_training_is_dashed(draw):
+  fig = draw({'run': [
+      {'step': i, 'train/accuracy': 0.995 + 1e-3 * (i % 2),
+       'test/accuracy': 0.99} for i in range(1, 9)]})
+  axes, = fig.axes
+  low, high = axes.get_ylim()
+  assert low < 0.91 and high < 1.01
+  assert [line.get_linestyle() for line in axes.lines] == ['--', '-']
+
+
+@pytest.mark.parametrize('suffix', ['svg', 'pdf'])
+def test_the_suffix_determines_the_format(suffix, tmp_path):
+  path = tmp_path / f'curves.{suffix}'
+  training_curves.draw({'run': make_rows()}, path, declared=DECLARED)
+  assert path.read_bytes()[:5] in (b'<?xml', b'%PDF-')
+
+
+def test_png_files_have_a_copy_in_the_format_of_matplotlibs_settings(tmp_path):
+  with matplotlib.rc_context({'savefig.format': 'pdf'}):
+    for name in ('curves.png', 'other.svg'):
+      training_curves.draw(
+          {'run': make_rows()}, tmp_path / name, declared=DECLARED)
+  assert {path.name for path in tmp_path.iterdir()} == {
+      'curves.png', 'curves.pdf', 'other.svg'}

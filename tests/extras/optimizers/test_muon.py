@@ -1,0 +1,63 @@
+"""Muon against that of Optax, matrix by matrix."""
+
+import numpy as np
+import optax
+import optax.contrib
+
+from tests.optim import test_optimizers as common
+from vit_jax import optim
+from vit_jax import tree
+from vit_jax.extras.optimizers import muon
+
+
+def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
+  shapes = {'encoder': {'layers': {
+      'qkv_kernel': (2, 6, 3, 2, 4),  # layers, width, q k v, heads, head_dim
+      'kv_kernel': (2, 6, 2, 1, 4),
+      'out': {'kernel': (2, 2, 4, 6)},  # layers, heads, head_dim, width
+      'hidden': {'kernel': (2, 6, 9)}}},
+      'backbone': {'block1': {
+          'unit1': {'conv2': {'kernel': (3, 3, 2, 4)}},  # sides, in, out
+          'units': {'conv2': {'kernel': (2, 3, 3, 2, 4)}}}},
+      'decoder': {'encoder': {'layers': {'hidden': {'kernel': (2, 4, 5)}}}},
+      'head': {'kernel': (6, 3)}}
+  as_matrices = {
+      'encoder/layers/qkv_kernel': lambda a: np.moveaxis(
+          a.reshape(2, 6, 3, 8), 2, 1).reshape(6, 6, 8),
+      'encoder/layers/kv_kernel': lambda a: np.moveaxis(
+          a.reshape(2, 6, 2, 4), 2, 1).reshape(4, 6, 4),
+      'encoder/layers/out/kernel': lambda a: a.reshape(2, 8, 6),
+      'encoder/layers/hidden/kernel': lambda a: a,
+      'backbone/block1/unit1/conv2/kernel': lambda a: a.reshape(1, 18, 4),
+      'backbone/block1/units/conv2/kernel': lambda a: a.reshape(2, 18, 4),
+      'decoder/encoder/layers/hidden/kernel': lambda a: a}
+  params = common.random(np.random.default_rng(0), shapes)
+  grads = [common.random(np.random.default_rng(i), shapes) for i in range(1, 4)]
+  optimizer = common.build(
+      'muon', params, matrices='(decoder/)?' + muon.LAYERS)
+  got = common.run(optimizer, params, grads)
+
+  def alone(values, *steps):
+    by_name = [tree.flatten(leaves) for leaves in (params, *grads)]
+    start, *rest = ({'it': values(leaves)} for leaves in by_name)
+    tx = optax.chain(*steps, optax.scale_by_learning_rate(optimizer.schedule))
+    return common.run(
+        optim.Optimizer(tx, optimizer.schedule, None), start, rest)['it']
+
+  for name, matrices in as_matrices.items():
+    for i, matrix in enumerate(matrices(got[name])):
+      want = alone(
+          lambda leaves: matrices(leaves[name])[i],  # noqa: B023
+          optax.contrib.scale_by_muon(beta=0.95, weight_dimension_numbers={
+              'it': optax.contrib.MuonDimensionNumbers((0,), (1,))}),
+          optax.scale(0.2 * max(matrix.shape) ** 0.5))
+      np.testing.assert_allclose(
+          matrix, want, rtol=1e-3, atol=1e-4, err_msg=name)
+  np.testing.assert_allclose(
+      got['head/kernel'],
+      alone(lambda leaves: leaves['head/kernel'], optax.scale_by_adam()),
+      rtol=1e-6)
+
+
+def test_the_default_matrices_may_match_nothing():
+  common.test_default_rules_may_match_nothing('muon', matrices=muon.LAYERS)

@@ -1,0 +1,15 @@
+"""Sizes of datasets without their files."""
+
+import pytest
+
+from vit_jax.data.splits import split_strings
+from vit_jax.extras.plan import sizes
+
+
+def test_sizes_for_planning_come_from_the_table():
+  planned = sizes.open_planned('cifar10')
+  assert len(split_strings.select_split(planned, 'train[:98%]', name='cifar10')
+             ) == 49_000
+  with pytest.raises(ValueError, match='opened for planning only'):
+    planned.splits['train'][0]
+  assert sizes.open_planned('cifar1') is None

@@ -1,0 +1,37 @@
+"""Downloads weights from the Hugging Face hub into its own cache."""
+
+from collections.abc import Callable
+import pathlib
+import re
+
+from etils import epath
+import huggingface_hub
+
+from vit_jax import exceptions
+
+_PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
+
+
+def fetch(text: str, log: Callable[[str], None]) -> epath.Path:
+  """Downloads a file, or the weights and JSON files of a repository."""
+  match = re.fullmatch(r'([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.+))?', text)
+  if not match:
+    raise ValueError(
+        'The address of a model on the Hugging Face hub is hf://user/model'
+        f'[@revision][/file], but is hf://{text}.')
+  repository, revision, file = match.groups()
+  # Some of its errors of the connection are FileNotFoundErrors, which means
+  # here that the hub has no such file.
+  with exceptions.replaced_by(lambda error: OSError(
+      f'hf://{text} could not be fetched: {type(error).__name__}: {error}')):
+    names = huggingface_hub.list_repo_files(repository, revision=revision)
+    weights = file or next(
+        (pattern for pattern in _PATTERNS
+         if any(name.endswith(pattern[1:]) for name in names)), '')
+    folder = pathlib.Path(huggingface_hub.snapshot_download(
+        repository, revision=revision, allow_patterns=[
+            weights, f'{weights.rpartition("/")[0]}*.json', 'LICENSE*']))
+  if file and file not in names:
+    raise FileNotFoundError(f'There is nothing at hf://{text}.')
+  log(f'fetched hf://{text}\n        {folder}')
+  return epath.Path(folder / file if file else folder)

@@ -1,0 +1,1 @@
+"""LoRA, low-rank adapters of frozen kernels: `lora.rank`, docs/lora.md."""

@@ -1,0 +1,1 @@
+"""Drawn shapes: a labelled dataset of any size that needs no files."""

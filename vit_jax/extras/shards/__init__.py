@@ -1,0 +1,1 @@
+"""Files of many examples: WebDataset tars, Parquet, the Hub, TFRecords."""

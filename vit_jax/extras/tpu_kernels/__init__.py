@@ -1,0 +1,1 @@
+"""Attention kernels for TPUs: `model.attention=splash` or `auto`."""
