@@ -233,7 +233,7 @@ def test_an_override_that_contradicts_the_arrays_is_an_error(
     ({'cls': np.full((1, 1, 12), np.nan)}, 'cls holds 12 of 12 values'),
     ({'cls': np.zeros((2, 12))}, r'cls: expected \[1 n d\], found \(2, 12\)'),
     ({'embedding/kernel': np.ones(())}, 'embedding/kernel: expected'),
-    ({'head/bias': np.ones((5, 3))}, 'head/bias: expected'),
+    ({'head/bias': np.ones((5, 3))}, 'head/bias -> head/dense/bias: expected'),
     ({'Transformer/encoderblock_1/LayerNorm_0/scale': np.zeros(13)},
      r'\(13,\) \(Transformer/encoderblock_1/LayerNorm_0/scale\)')])
 def test_a_missing_array_or_a_wrong_name_shape_or_value_is_an_error(
