@@ -24,3 +24,18 @@ def encode(image, file_format='PNG', **options):
   buffer = io.BytesIO()
   image.save(buffer, file_format, **options)
   return buffer.getvalue()
+
+
+def save_all(root, names, *, side=8):
+  """Saves a different picture under each name, and returns the folder."""
+  for seed, name in enumerate(names):
+    save(root / name, picture(seed, side=side))
+  return root
+
+
+def write_table(root, header, cells, *, side=8, name='labels.csv'):
+  """Saves pictures and a table of their paths and cells; returns its path."""
+  save_all(root, [f'{i}.png' for i in range(len(cells))], side=side)
+  (root / name).write_text('\n'.join([f'path,{header}', *(
+      f'{i}.png,{cell}' for i, cell in enumerate(cells))]))
+  return root / name

@@ -178,11 +178,13 @@ main.exit_code([])"""
   assert 'ZeroDivisionError: a bug' in done.stderr
 
 
-def flags(command):
-  """Returns the flags of a command, by name."""
-  commands, = (each for each in main.build_parser(command)._actions
-               if isinstance(each, argparse._SubParsersAction))
-  parser = commands.choices[command]
+def flags(*names):
+  """Returns the flags of a command, or of one of its tasks, by name."""
+  parser = main.build_parser(names[0])
+  for name in names:
+    commands, = (each for each in parser._actions
+                 if isinstance(each, argparse._SubParsersAction))
+    parser = commands.choices[name]
   return {flag: action for action in parser._actions
           for flag in action.option_strings}
 

@@ -19,11 +19,9 @@ Names outside `__all__` may change between releases.
 
 from collections.abc import Mapping, Sequence
 import os
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
-from etils import epy
-
-with epy.lazy_api_imports(globals()):  # They need Orbax, which takes seconds.
+if TYPE_CHECKING:
   from vit_jax.experiment.experiment import Experiment
   from vit_jax.inference.load import create
   from vit_jax.inference.load import load
@@ -119,3 +117,23 @@ def list_models(pattern: str = '*') -> list[str]:
       *download.bundled(), *(backbones() if backbones else ()),
       *variants.PUBLISHED)
           if fnmatch.fnmatch(name.lower(), pattern.lower())]
+
+
+def __getattr__(name: str) -> Any:
+  """Imports a public name when it is used: they need Orbax.
+
+  Without `epy.lazy_api_imports`: `doctor` runs where no package is installed.
+  """
+  modules = {'Estimate': 'inference.predictions', 'Model': 'inference.model',
+             'Experiment': 'experiment.experiment',
+             'Prediction': 'inference.predictions',
+             'create': 'inference.load', 'load': 'inference.load'}
+  if name not in modules:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  import importlib
+  return getattr(importlib.import_module(f'vit_jax.{modules[name]}'), name)
+
+
+def __dir__() -> list[str]:
+  """Includes names that are not yet imported."""
+  return sorted({*globals(), *__all__})

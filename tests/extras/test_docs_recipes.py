@@ -32,37 +32,23 @@ SMALL = {
 }
 
 
-def write_images(folder, count, start=0):
-  for i in range(start, start + count):
-    pictures.save(folder / f'{i}.png', pictures.picture(i, side=16))
-
-
-def write_table(path, *columns):
-  """Writes a table of 16 images, with 0 or 1 in each of the columns."""
-  write_images(path.parent / 'listed', 16)
-  rows = [f'listed/{i}.png,' + ','.join(
-      str((i >> n) % 2) if path.stem == 'findings' else str(i / 4 + n)
-      for n, _ in enumerate(columns)) for i in range(16)]
-  path.write_text('\n'.join([f'path,{",".join(columns)}', *rows]))
-
-
 @pytest.fixture
 def files(tmp_path, monkeypatch):
   """The files that the recipes name, in the current folder."""
   monkeypatch.chdir(tmp_path)
-  for root in ('my_images', 'labelled'):
-    for i, name in enumerate('abcde'):
-      write_images(tmp_path / root / name, 6, start=10 * i)
-  write_images(tmp_path / 'unlabelled', 24)
-  write_images(tmp_path / 'new_images', 3)
-  write_table(tmp_path / 'houses.csv', 'price', 'rooms')
-  write_table(tmp_path / 'findings.csv', 'fracture', 'nodule')
-  for split in ('train', 'test'):
-    write_images(tmp_path / 'scenes' / 'images' / split, 6)
-    for i in range(6):
-      mask = np.arange(256, dtype=np.uint8).reshape(16, 16) // 128
-      pictures.save(tmp_path / 'scenes' / 'masks' / split / f'{i}.png',
-                    Image.fromarray(mask))
+  pictures.save_all(tmp_path, [f'{folder}/{i}.png' for folder, count in (
+      *((f'{root}/{name}', 6) for root in ('my_images', 'labelled')
+        for name in 'abcde'), ('unlabelled', 24), ('new_images', 3),
+      ('scenes/images/train', 6), ('scenes/images/test', 6))
+                               for i in range(count)], side=16)
+  for name, header, cells in (
+      ('houses.csv', 'price,rooms', [f'{i / 4},{i}' for i in range(16)]),
+      ('findings.csv', 'fracture,nodule', ['0,0', '1,0', '0,1', '1,1'] * 4)):
+    pictures.write_table(tmp_path, header, cells, side=16, name=name)
+  mask = np.arange(256, dtype=np.uint8).reshape(16, 16) // 128
+  for path in (tmp_path / 'scenes' / 'images').glob('*/*.png'):
+    pictures.save(tmp_path / 'scenes' / 'masks' / path.parent.name / path.name,
+                  Image.fromarray(mask))
   random_models.make(
       {'variant': 'vit_small_patch14_dinov2', 'patch': 8, 'width': 16,
        'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'num_classes': 0},
@@ -70,10 +56,8 @@ def files(tmp_path, monkeypatch):
 
 
 def commands(recipe):
-  lines = RECIPES[recipe].replace('\\\n', ' ').split('\n')
-  text = '\n'.join(lines)
-  for address in re.findall(r'hf://[^\s,]+', text):
-    text = text.replace(address, 'backbone')
+  text = re.sub(r'hf://[^\s,]+', 'backbone', RECIPES[recipe])
+  text = text.replace('\\\n', ' ')
   return [shlex.split(line)[2:] for line in text.split('\n')
           if line.startswith('python main.py')]
 

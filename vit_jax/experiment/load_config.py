@@ -12,6 +12,7 @@ from typing import Any
 from vit_jax import console
 from vit_jax import data
 from vit_jax import escape
+from vit_jax import fields
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths
@@ -136,9 +137,33 @@ def inherit(
         f'{raw["init"].get("stage") or raw["init"].get("checkpoint")} names no '
         'metric of its best checkpoint. Set its checkpoint.best, such as '
         'test/accuracy.')
-  return {**raw, 'model': factory.inherit(
-      raw.get('model', {}), trained['model']), 'data': data.inherit(
-          raw.get('data', {}), trained.get('data', {}))}
+  section = raw.get('model', {})
+  model = factory.inherit(section, trained['model'])
+  if section.get('variant'):
+    _print_differences(section, factory.parse(model),
+                       factory.parse(trained['model']))
+  return {**raw, 'model': model, 'data': data.inherit(
+      raw.get('data', {}), trained.get('data', {}))}
+
+
+def _print_differences(
+    section: Mapping[str, Any], ours: factory.ModelConfig,
+    theirs: factory.ModelConfig,
+) -> None:
+  """Prints settings of a variant that differ in the initial weights.
+
+  Dimensions are left out: the shapes of arrays are compared with them.
+  """
+  for name in fields.switches(ours):
+    if name in {*section, *ours.dimensions, 'name', 'decoder'}:
+      continue
+    value = getattr(ours, name)
+    other = getattr(theirs, name, value)
+    if value != other:
+      console.print_lines(escape.line(
+          f'note: model.{name} is {value}, as in the variant '
+          f'{section["variant"]}, but {other} in the initial weights. '
+          'Set it to keep theirs.'), in_logs=True)
 
 
 def load_one(

@@ -61,9 +61,8 @@ def test_soft_labels_sum_to_one_and_match_the_image(settings):
       rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize('seed', range(3))
-def test_cutmix_label_weight_is_the_area_of_a_box(seed):
-  result = _run(_batch(), seed, cutmix=1.0)
+def test_cutmix_label_weight_is_the_area_of_a_box():
+  result = _run(_batch(), 0, cutmix=1.0)
   for i, image in enumerate(np.round(result['image'][..., 0])):
     rows, columns = np.nonzero(image != i)
     if len(rows):
@@ -147,13 +146,11 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
 @pytest.mark.parametrize(('loss', 'label_sum'), [
     ('softmax', 1), ('sigmoid', 3)])
 def test_only_a_softmax_loss_mixes_distributions(tmp_path, loss, label_sum):
-  rows = ['path,label']
-  for i in range(8):
-    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
-    rows.append(f'{i}.png,a|b|{"cdef"[i % 4]}')
-  (tmp_path / 'train.csv').write_text('\n'.join(rows))
+  table = pictures.write_table(
+      tmp_path, 'label', [f'a|b|{name}' for name in 'cdef' * 2],
+      name='train.csv')
   built = toy.build(
-      data={'source': f'{tmp_path}/train.csv', 'mixup': 1.0, 'target': 'multi',
+      data={'source': str(table), 'mixup': 1.0, 'target': 'multi',
             'table': {'separator': '|'}}, objective={
           'name': 'supervised', 'loss': loss}, evals={})
   batches = built.batches(start_step=0)

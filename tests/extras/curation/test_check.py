@@ -12,8 +12,14 @@ from PIL import Image
 from PIL import ImageOps
 import pytest
 
+from tests import hostile
+from tests import in_memory
+from tests import leaves
+from tests import own_data
 from tests import pictures
 from vit_jax import data
+from vit_jax import registry
+from vit_jax.extras.curation import bit_depth
 from vit_jax.extras.curation import check as check_lib
 from vit_jax.extras.curation import output
 from vit_jax.extras.curation import scan as scan_lib
@@ -32,12 +38,13 @@ def _striped(seed, *, lying):
   return Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).convert('RGB')
 
 
-def _plant(root):
-  """Writes 44 valid images and one problem of each kind."""
+@pytest.fixture(scope='module', name='root')
+def _root(tmp_path_factory):
+  """A folder of 44 valid images and one problem of each kind."""
+  root = tmp_path_factory.mktemp('planted')
   for i in range(44):
-    split, name = 'test' if i < 8 else 'train', ('lying', 'upright')[i % 2]
-    pictures.save(root / split / name / f'{i}.png',
-                  _striped(i, lying=i % 2 == 0))
+    name = f'{"test" if i < 8 else "train"}/{("lying", "upright")[i % 2]}'
+    pictures.save(root / name / f'{i}.png', _striped(i, lying=i % 2 == 0))
   pictures.save(root / _WRONG, _striped(90, lying=False))
   photos = [pictures.picture(i) for i in range(4)]
   pictures.save(root / 'train/lying/same.png', photos[0])
@@ -76,19 +83,13 @@ def _check(source, **settings):
   assert sum(counts) == len(request.examples)
   with tempfile.TemporaryDirectory() as folder:
     output.write_report(report, request, f'{folder}/page.html')
-    return report, pathlib.Path(folder, 'page.html').read_text(
-        encoding='utf-8')
+    return report, pathlib.Path(folder, 'page.html').read_text('utf-8')
 
 
 @pytest.fixture(autouse=True, scope='module')
 def _few_neighbours():
   with mock.patch.object(suspicious_labels, '_NEIGHBOURS', 5):
     yield
-
-
-@pytest.fixture(scope='module', name='root')
-def _root(tmp_path_factory):
-  return _plant(tmp_path_factory.mktemp('planted'))
 
 
 @pytest.fixture(scope='module', name='checked')
@@ -100,23 +101,23 @@ def _checked(root):
   return result
 
 
-@pytest.fixture(name='report')
-def _report(checked):
-  return checked[0]
-
-
 def _keys(examples):
   return {example.key for example in examples}
 
 
-def test_unreadable_images_are_reported_with_reasons(report):
+def test_problems_sizes_and_classes_are_counted(checked):
+  report, _ = checked
   assert _keys(u.example for u in report.unreadable) == {
       'train/lying/empty.png', 'test/lying/half.jpg'}
   assert all('not a' in u.reason for u in report.unreadable)
   assert [split['unreadable'] for split in report.splits.values()] == [1, 1]
+  assert report.sizes == {'48 x 48': 51, '64 x 64': 1}
+  assert report.classes == {
+      'lying': {'train': 25, 'test': 6}, 'upright': {'train': 19, 'test': 4}}
 
 
-def test_each_kind_of_duplicate_is_found_and_nothing_else(report):
+def test_each_kind_of_duplicate_is_found_and_nothing_else(checked):
+  report, _ = checked
   found = [_keys(group.examples) for group in report.duplicates]
   assert sorted(found, key=sorted) == [
       {'test/lying/leak.jpg', 'train/lying/leak.png'},
@@ -129,7 +130,8 @@ def test_each_kind_of_duplicate_is_found_and_nothing_else(report):
   assert not (last.across_splits or last.labels_differ)
 
 
-def test_groups_of_duplicates_are_listed_with_whole_names(report, capsys):
+def test_groups_of_duplicates_are_listed_with_whole_names(checked, capsys):
+  report, _ = checked
   group, name = report.duplicates[0], 'x' * 200
   example = dataclasses.replace(group.examples[0], key=name)
   group = dataclasses.replace(group, examples=(example,) * 6)
@@ -143,17 +145,12 @@ def test_groups_of_duplicates_are_listed_with_whole_names(report, capsys):
   assert '... and 2 more groups' in lines
 
 
-def test_a_wrong_label_is_the_most_suspicious(report):
+def test_a_wrong_label_is_the_most_suspicious(checked):
+  report, _ = checked
   suspect = report.suspicious_labels[0]
   assert (suspect.example.key, suspect.suggested) == (_WRONG, 'upright')
   assert all('upright' in key for key in _keys(suspect.neighbours))
   assert report.label_agreement > 0.8
-
-
-def test_sizes_and_classes_are_counted(report):
-  assert report.sizes == {'48 x 48': 51, '64 x 64': 1}
-  assert report.classes == {
-      'lying': {'train': 25, 'test': 6}, 'upright': {'train': 19, 'test': 4}}
 
 
 def test_the_page_is_self_contained_and_describes_each_image(checked):
@@ -167,10 +164,9 @@ def test_the_page_is_self_contained_and_describes_each_image(checked):
 
 
 def test_duplicates_do_not_vote_on_each_other(tmp_path):
-  for i in range(8):
-    for name in ('lying', 'upright'):
-      pictures.save(tmp_path / 'train' / name / f'{i}.png',
-                    _striped(i, lying=name == 'lying'))
+  for i in range(16):
+    pictures.save(tmp_path / 'train' / ('lying', 'upright')[i % 2] / f'{i}.png',
+                  _striped(i, lying=i % 2 == 0))
   wrong = _striped(90, lying=False)
   for i in range(6):  # As many copies as neighbours vote.
     pictures.save(tmp_path / f'train/lying/wrong{i}.jpg', wrong, quality=80 + i)
@@ -185,12 +181,10 @@ def test_a_model_receives_reduced_images_of_its_size(root):
 
   def embed(images):
     sizes.extend(image.size for image in images)
-    values = np.array([np.asarray(image).mean() for image in images])
-    return np.stack([values, np.ones_like(values)], axis=1)
+    return _gradients(images)
 
   _check(root, embed=embed, min_side=16)
-  assert all(16 <= min(size) < 32 for size in sizes)
-  assert len(sizes) == 52
+  assert all(16 <= min(size) < 32 for size in sizes) and len(sizes) == 52
 
 
 def test_a_smaller_subset_is_part_of_a_larger_one(root):
@@ -201,16 +195,8 @@ def test_a_smaller_subset_is_part_of_a_larger_one(root):
   assert sum(split.total for split in few.splits) == 54
 
 
-def _table(root, header, cells):
-  for i in range(len(cells)):
-    pictures.save(root / f'{i}.png', pictures.picture(i))
-  lines = [f'{i}.png,{cell}' for i, cell in enumerate(cells)]
-  (root / 'table.csv').write_text('\n'.join([f'path,{header}', *lines]))
-  return root / 'table.csv'
-
-
 def test_several_labels_are_counted_and_not_compared(tmp_path):
-  report, text = _check(_table(
+  report, text = _check(pictures.write_table(
       tmp_path, 'label', ['a|b', 'a', 'b|c', 'c', 'a|c', 'b'] * 3),
                         target='multi', table={'separator': '|'})
   assert [sum(row.values()) for row in report.classes.values()] == [9, 9, 9]
@@ -219,7 +205,8 @@ def test_several_labels_are_counted_and_not_compared(tmp_path):
 
 
 def test_missing_numbers_are_equal(tmp_path):
-  path = _table(tmp_path, 'age,size', [',2', ',2', '7.5,2', '2.5,1', ',', '3,'])
+  path = pictures.write_table(
+      tmp_path, 'age,size', [',2', ',2', '7.5,2', '2.5,1', ',', '3,'], side=48)
   pictures.save(tmp_path / '1.png', pictures.picture(0))
   report, _ = _check(path, target='regression', table={'label': 'age,size'})
   assert report.label_kind == 'numbers' and not report.classes
@@ -267,3 +254,48 @@ def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
   assert written['identical_across_splits'] and not written['identical']
   cards = text[:text.index('Suspicious labels')]
   assert 'leak.jpg' in cards and 'wrong.jpg' in cards
+
+
+def test_a_check_without_labels_says_so(tmp_path):
+  report, _ = _check(pictures.save_all(
+      tmp_path, [f'{i}.png' for i in range(20)]))
+  assert 'Labels are not checked: ' in report.description
+  assert report.label_kind == 'none' and not report.classes
+  assert report.labels_not_compared == 'there are no labels'
+
+
+def test_class_folders_without_images_are_named(tmp_path):
+  pictures.save_all(tmp_path, [f'{name}/{i}.png' for i, name in enumerate(
+      'abab')])
+  own_data.write(tmp_path / 'c', *(f'{i}.HEIC' for i in range(12)))
+  report, _ = _check(tmp_path)
+  finding, = (one for one in report.findings if one.kind == 'without_images')
+  assert finding.count == 1 and finding.harmful
+  assert finding.text.endswith('c (12 .heic)')
+
+
+UINT16 = {'channels': 1, 'dtype': 'uint16'}
+WIDE = {**UINT16, 'value_range': [0, 65535]}
+
+
+@pytest.mark.skipif(
+    not leaves.has(registry.IMAGE_DECODER), reason='It decodes 16 bits.')
+@pytest.mark.parametrize(('largest', 'encode', 'settings', 'words'), [
+    (4095, pictures.encode, {}, 'at most 4,095.*upper 8 of 16 bits'),
+    (4095, pictures.encode, WIDE, 'at most 4,095.*value_range ends at 65535'),
+    (4095, hostile.npy, WIDE, "2 sampled images.*'.0,4095.'"),
+    (4096, pictures.encode, {}, None), (4096, pictures.encode, WIDE, None),
+    (4095, pictures.encode, {**UINT16, 'value_range': [0, 4095]}, None)])
+def test_12_bit_values_in_16_bit_files_are_noted(
+    largest, encode, settings, words):
+  config = data.parse({'source': 'x', **settings})
+  files = [encode(pixels if encode is hostile.npy else Image.fromarray(pixels))
+           for pixels in np.uint16([[[0, 9], [1, 3]], [[0, 9], [1, largest]]])]
+  note = bit_depth.note(config, in_memory.Arrays(files, [0, 1]))
+  assert re.search(words, note) if words else not note
+
+
+def test_dark_8_bit_images_are_not_noted():
+  dark = pictures.encode(Image.new('L', (4, 4), 3))
+  assert not bit_depth.note(
+      data.parse({'source': 'x'}), in_memory.Arrays([dark, b'junk'], [0, 1]))

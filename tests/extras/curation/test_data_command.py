@@ -1,4 +1,4 @@
-"""`data check` reports its findings in three formats and by its status."""
+"""`data check` and `data describe` report what they find."""
 
 import json
 import re
@@ -8,16 +8,15 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from tests import own_data
 from tests import pictures
 from vit_jax import __main__ as main
 
 
 @pytest.fixture(name='photos')
 def _photos(tmp_path):
-  for i in range(12):
-    pictures.save(tmp_path / 'photos' / ('cat', 'dog')[i % 2] / f'{i}.png',
-                  pictures.picture(i))
-  return tmp_path / 'photos'
+  return pictures.save_all(tmp_path / 'photos', [
+      f'{("cat", "dog")[i % 2]}/{i}.png' for i in range(12)], side=48)
 
 
 def _check(photos, *flags):
@@ -50,30 +49,26 @@ def test_12_bit_values_in_16_bit_files_are_noted(tmp_path, capsys):
   assert 'as of 12 bits' in capsys.readouterr().out
 
 
-def test_a_negative_number_of_examples_is_an_error(photos, capsys):
-  assert _check(photos, '--max-examples=-1') == 2
-  assert 'max_examples must be at least 0' in capsys.readouterr().err
-
-
 def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
-  for i in range(12):
-    (tmp_path / f'{i}.png').write_bytes(
-        pictures.encode(pictures.picture(i, side=16)))
-  (tmp_path / 'labels.csv').write_text('\n'.join(
-      ['path,breed,note', *(f'{i}.png,{"ab"[i % 2]},x' for i in range(12))]))
-  tmp_path /= 'labels.csv'
-  assert _check(tmp_path) == 0  # Without labels.
+  table = pictures.write_table(
+      tmp_path, 'breed,note', [f'{name},x' for name in 'ab' * 6], side=16)
+  assert _check(table) == 0  # Without labels.
   assert '--config.data.table.label=COLUMN' in capsys.readouterr().out
   for flag in ('--set=', '--config.data.'):
-    assert _check(tmp_path, f'{flag}table.label=breed') == 0
+    assert _check(table, f'{flag}table.label=breed') == 0
     assert 'classes: a, b (breed)' in capsys.readouterr().out
-  assert _check(tmp_path, '--set=target=multi', '--set=target.label=x') == 2
-  assert "target is 'multi', not a section" in capsys.readouterr().err
-  for flag in ('--set=', '--config.data.'):
-    assert _check(tmp_path, f'{flag}max_unreadable=0.1') == 2
-    assert "Did you mean 'unreadable'" in capsys.readouterr().err
-  assert _check(tmp_path, '--config.seed=1') == 2
-  assert 'but got --config.seed=1' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--max-examples=-1'], 'max_examples must be at least 0'),
+    (['--set=target=multi', '--set=target.label=x'],
+     "target is 'multi', not a section"),
+    (['--set=max_unreadable=0.1'], "Did you mean 'unreadable'"),
+    (['--config.data.max_unreadable=0.1'], "Did you mean 'unreadable'"),
+    (['--config.seed=1'], 'but got --config.seed=1')])
+def test_mistakes_are_errors(photos, capsys, flags, words):
+  assert _check(photos, *flags) == 2
+  assert words in capsys.readouterr().err
 
 
 def test_a_missing_beam_is_an_error_with_the_install_command(
@@ -82,3 +77,55 @@ def test_a_missing_beam_is_an_error_with_the_install_command(
   assert main.main(['data', 'prepare', '--source=digits', '--to=x',
                     '--name=x', '--runner=DirectRunner']) == 2
   assert 'pip install -r requirements-beam.txt' in capsys.readouterr().err
+
+
+def _describe(source, *flags):
+  """Returns the status, the description and the rows of each table."""
+  path = source.parent / 'described.json'
+  status = main.main(
+      ['data', 'describe', str(source), *flags, f'--json={path}'])
+  found = json.loads(path.read_text())
+  return status, found['description'], {
+      title.split(':')[0].split(' ')[0]: rows
+      for title, _, rows in found['tables']}
+
+
+def test_classes_are_counted_and_empty_ones_are_named(tmp_path):
+  pets = tmp_path / 'pets'
+  for i in range(6):
+    for name in ('cat', 'dog'):
+      pictures.save(pets / f'train/{name}/{i}.png',
+                    pictures.picture(i, side=8 + i))
+  pictures.save(pets / 'test/cat/7.png', pictures.picture(7, side=16))
+  (pets / 'train/emu').mkdir()
+  status, text, tables = _describe(pets)
+  assert status == 0 and 'train/emu (no files)' in text
+  assert tables['Splits'] == [
+      ['train', 12, 'training'], ['test', 1, 'evaluation']]
+  assert tables['Classes'] == [
+      ['cat', 6, 1], ['dog', 6, 0], ['train/emu (no files)', 0, 0]]
+  assert tables['Sizes'] == [
+      ['width', 8, 11, 16], ['height', 8, 11, 16]]
+  assert tables['Examples'][-1] == ['test', 'test/cat/7.png', 'cat']
+  _, text, tables = _describe(pets, '--config.data.target=none')
+  assert 'target is none' in text and 'Classes' not in tables
+
+
+@pytest.mark.parametrize(('flags', 'label'), [
+    (['table.label=age', 'target=regression'], '2'),
+    (['table.label=tags', 'target=multi', 'table.separator=|'], 'a, b'),
+    (['target=none'], '')])
+def test_labels_of_each_kind_are_shown(tmp_path, flags, label):
+  table = pictures.write_table(tmp_path, 'age,tags', ['2,a|b'] * 9)
+  _, _, tables = _describe(table, *(f'--config.data.{flag}' for flag in flags))
+  assert tables['Examples'][0][-1] == label
+
+
+def test_data_that_do_not_open_print_the_flags(tmp_path, capsys):
+  table = own_data.write_table(
+      tmp_path, 'image,breed', [f'{i}.png,{"ab"[i % 2]}' for i in range(9)])
+  assert main.main([
+      'data', 'describe', str(table), '--config.data.target=single']) == 2
+  flags = own_data.paste('\n'.join(
+      line.removeprefix('  ') for line in capsys.readouterr().err.splitlines()))
+  assert flags == {'table.path': 'image', 'table.label': 'breed'}

@@ -34,14 +34,10 @@ COPIES = {
 def _root(tmp_path_factory):
   """Two folders: `mine` has copies of images of `theirs`, and a bad file."""
   root = tmp_path_factory.mktemp('pictures')
-  for i in range(12):
-    pictures.save(
-        root / f'theirs/test/{"ab"[i % 2]}/{i}.png', pictures.picture(i))
-    pictures.save(root / f'theirs/train/{"ab"[i % 2]}/{i}.png',
-                  pictures.picture(1000 + i))
-  for i in range(24):
-    pictures.save(root / f'mine/train/{"ab"[i % 2]}/{i}.png',
-                  pictures.picture(100 + i))
+  pictures.save_all(root, [
+      f'{folder}/{"ab"[i % 2]}/{i}.png' for folder, count in (
+          ('theirs/test', 12), ('theirs/train', 12), ('mine/train', 24))
+      for i in range(count)], side=48)
   for i, (name, change) in enumerate(COPIES.items()):
     pictures.save(
         root / f'mine/train/a/{name}.jpg', change(pictures.picture(i)))

@@ -68,14 +68,12 @@ def test_small_deep_and_unreadable_files_are_stored_unchanged(file):
 
 
 def test_a_dataset_is_reduced_and_described(tmp_path):
-  source = tmp_path / 'photos'
   for i in range(6):
     pictures.save(
-        source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg',
-        pictures.picture(0, side=40).crop((0, 0, 40, 30 - i) if i
-                                          else (0, 0, 12, 12)))
+        tmp_path / f'photos/train/{("cat", "dog")[i % 2]}/{i}.jpg',
+        pictures.picture(0, side=40).resize((40, 30 - i) if i else (12, 12)))
   assert main.main([
-      'data', 'prepare', f'--source={source}', f'--to={tmp_path}',
+      'data', 'prepare', f'--source={tmp_path}/photos', f'--to={tmp_path}',
       '--name=mine', '--runner=local', '--shorter-side=12']) == 0
   dataset = data.open_dataset(data.parse({
       'source': 'mine', 'data_dir': str(tmp_path), 'split': 'train'}))

@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-from PIL import Image
 import pytest
 
 from tests import pictures
@@ -21,26 +20,6 @@ from vit_jax import run as run_lib
 from vit_jax.experiment.config_file import read as read_config
 
 
-def test_confusions_are_printed_and_returned(
-    evaluate, trained, capsys):  # noqa: F811
-  status, figures = evaluate(
-      f'--workdir={trained}', '--evaluators=calibration,confusion',
-      '--config.evals.confusion.split=test[:100]')
-  assert status == 0
-  counts = np.array(figures['tables']['confusion']['confusion'])
-  assert counts.sum() == 100 and counts.shape == (10, 10)
-  out = capsys.readouterr().out
-  assert 'Classes of lowest F1' in out and 'Most frequent confusions' in out
-
-
-@pytest.mark.parametrize(('name', 'words'), [
-    ('imagenet_a', 'imagenet_a'), ('objectnet', 'objectnet-1.0/images')])
-def test_missing_data_are_errors(
-    evaluate, trained, capsys, name, words):  # noqa: F811
-  assert evaluate(f'--workdir={trained}', f'--evaluators={name}')[0] == 2
-  assert words in capsys.readouterr().err
-
-
 def test_a_shift_needs_classes_of_the_model(
     one_device, pets, capsys):  # noqa: F811
   assert pets('acd', '--evaluators=shift')[0] == 2
@@ -50,7 +29,7 @@ def test_a_shift_needs_classes_of_the_model(
 
 @pytest.mark.parametrize(('folder', 'share'), [('cde', 3 / 7), ('cd', 3 / 5)])
 def test_the_order_of_the_classes_does_not_matter(
-    one_device, pets, folder, share):  # noqa: F811
+    one_device, pets, folder, share, capsys):  # noqa: F811
   status, figures = pets(
       folder, '--evaluators=shift,confusion', weights='reordered')
   assert status == 0
@@ -58,15 +37,23 @@ def test_the_order_of_the_classes_does_not_matter(
     assert figures['metrics'][f'{name}/accuracy'] == pytest.approx(share)
   confusion = figures['tables']['confusion']['confusion']
   assert confusion[0][0] == 3 and confusion[2][0] == 2
+  out = capsys.readouterr().out
+  assert 'Classes of lowest F1' in out and 'Most frequent confusions' in out
+
+
+def save_with_activation(run, activation, path):
+  """Saves the model of a run with another activation, and returns it."""
+  model = vit_jax.load(run, log=None)
+  model = dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, activation=activation))
+  model.save(path, form='npz')
+  return model
 
 
 @pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
 def test_probabilities_are_those_of_predict(
     evaluate, one_device, trained, tmp_path, activation):  # noqa: F811
-  model = vit_jax.load(trained, log=None)
-  model = dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, activation=activation))
-  model.save(tmp_path / 'x.npz', form='npz')
+  model = save_with_activation(trained, activation, tmp_path / 'x.npz')
   status, figures = evaluate(
       f'--workdir={tmp_path / "x.npz"}', '--evaluators=calibration',
       '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
@@ -84,16 +71,13 @@ def test_probabilities_are_those_of_predict(
 @pytest.fixture
 def findings(tmp_path):
   """The config of a finished run on images with two labels each."""
-  rows = [f'{i}.png,{i % 2},{i % 3 // 2},{("train", "test")[i % 12 > 7]}'
-          for i in range(24)]
-  for i in range(24):
-    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
-  (tmp_path / 'findings.csv').write_text(
-      '\n'.join(['path,bee,ant,split', *rows]))
+  table = pictures.write_table(tmp_path, 'bee,ant,split', [
+      f'{i % 2},{i % 3 // 2},{("train", "test")[i % 12 > 7]}'
+      for i in range(24)])
   path = toy.write(
       tmp_path / 'config.py', batch_size=8, model={'pooling': 'average'},
       objective={'name': 'supervised', 'loss': 'sigmoid'},
-      data={'source': f'{tmp_path}/findings.csv', 'target': 'multi',
+      data={'source': str(table), 'target': 'multi',
             'table': {'label': 'bee,ant'}})
   run_lib.train(toy.build(**read_config(path)), tmp_path / 'run')
   return path
@@ -126,11 +110,13 @@ def test_thresholds_of_a_finished_run_are_stored_and_applied(
 
 
 @pytest.mark.parametrize(('flags', 'words'), [
+    (['--evaluators=imagenet_a'], 'imagenet_a'),
+    (['--evaluators=objectnet'], 'objectnet-1.0/images'),
     (['--evaluators=half', '--sensitivity=0.9'], 'Use --evaluators=roc'),
     (['--evaluators=half', '--store-thresholds'], 'Use --evaluators=roc'),
     (['--evaluators=roc', '--sensitivity=90'], 'at most 1, but is 90'),
     (['--evaluators=roc', '--store-thresholds'], 'has 10 classes')])
-def test_thresholds_that_cannot_be_stored_are_errors(
+def test_missing_data_and_thresholds_that_cannot_be_stored_are_errors(
     evaluate, one_device, trained, capsys, flags, words):  # noqa: F811
   assert evaluate(f'--workdir={trained}', *flags)[0] == 2
   assert words in ' '.join(capsys.readouterr().err.split())
@@ -138,20 +124,13 @@ def test_thresholds_that_cannot_be_stored_are_errors(
 
 def test_features_of_weights_with_a_sigmoid_are_measured_on_numbers(
     evaluate, trained, tmp_path):  # noqa: F811
-  model = vit_jax.load(trained, log=None)
-  dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, activation='sigmoid')).save(
-          tmp_path / 'x.npz', form='npz')
-  rows = ['path,label,split']
-  for index in range(16):
-    name = f'{index}.png'
-    Image.fromarray(np.full((8, 8, 3), index, np.uint8)).save(tmp_path / name)
-    rows.append(f'{name},{index / 2},{"train" if index < 8 else "test"}')
-  (tmp_path / 'weights.csv').write_text('\n'.join(rows))
+  save_with_activation(trained, 'sigmoid', tmp_path / 'x.npz')
+  table = pictures.write_table(tmp_path, 'label,split', [
+      f'{i / 2},{("train", "test")[i > 7]}' for i in range(16)])
   status, figures = evaluate(
       f'--workdir={tmp_path / "x.npz"}', '--evaluators=spread',
       '--config=configs/finetune.py:batch_size=8,resolution=8,'
-      f'dataset={tmp_path / "weights.csv"}', '--config.evals.spread.split=test',
+      f'dataset={table}', '--config.evals.spread.split=test',
       '--config.data.target=regression')
   assert status == 0
   assert figures['metrics']['spread/examples'] == 8

@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from tests import pictures
 from tests import random_models
 from tests import toy
 import vit_jax
@@ -29,32 +30,30 @@ FIGURES = {
     'filters', 'positions', 'distance', 'rollout', 'heads', 'patches'}
 
 
-@pytest.fixture
-def save(tmp_path):
-  """Returns a function that saves a random model for `inspect`."""
-  def save_model(settings, **preprocess):
-    model = random_models.make(settings, side=16, **preprocess)
-    model.save(tmp_path / 'model')
-    return model
-
-  return save_model
+def save(folder, settings, **preprocess):
+  """Saves a random model for `inspect`."""
+  model = random_models.make(settings, side=16, **preprocess)
+  model.save(folder / 'model')
+  return model
 
 
-@pytest.fixture
-def inspect(tmp_path):
-  """Returns a function that runs the command and returns its status."""
-  return lambda *arguments: main.main(
-      ['inspect', f'--model={tmp_path}/model', *map(str, arguments)])
+def inspect(folder, *arguments):
+  """Runs the command and returns its status."""
+  return main.main(
+      ['inspect', f'--model={folder}/model', *map(str, arguments)])
+
+
+def drawn(folder):
+  """Returns the names of figures that are not blank."""
+  return {path.stem for path in folder.glob('*.png')
+          if np.asarray(Image.open(path).convert('L')).std() > 5}
 
 
 @pytest.fixture(scope='module', name='photos')
 def _photos(tmp_path_factory):
   folder = tmp_path_factory.mktemp('photos')
-  rng = np.random.default_rng(0)
-  for name in ('$c_$', 'a', 'b'):  # Dollar signs do not start a formula.
-    Image.fromarray(rng.integers(
-        0, 256, (16, 16, 3), dtype=np.uint8)).save(folder / f'{name}.png')
-  return folder
+  # Dollar signs do not start a formula.
+  return pictures.save_all(folder, ['$c_$.png', 'a.png', 'b.png'], side=16)
 
 
 @pytest.mark.parametrize(('settings', 'grid', 'patch', 'filters'), [
@@ -62,17 +61,14 @@ def _photos(tmp_path_factory):
     # A patch is one position of the feature map: eight pixels.
     (HYBRID, (2, 2), 8.0, 'The 32 filters of backbone/root/kernel')])
 def test_all_figures_are_drawn_and_the_page_holds_them(
-    photos, tmp_path, save, inspect, settings, grid, patch, filters):
-  model, figures = save(settings), tmp_path / 'figures.json'
-  assert not inspect(photos, '--batch-size=2', f'--json={figures}', '--show=2')
+    photos, tmp_path, settings, grid, patch, filters):
+  model, figures = save(tmp_path, settings), tmp_path / 'figures.json'
+  assert not inspect(tmp_path, photos, '--batch-size=2', f'--json={figures}',
+                     '--show=2')
   folder = tmp_path / 'model' / 'inspect'
-  figures_there = {path.stem for path in folder.glob('*.png')}
-  assert figures_there == FIGURES | {'heads_2'}
-  for path in folder.glob('*.png'):
-    assert np.asarray(Image.open(path).convert('L')).std() > 5  # Not blank.
+  assert drawn(folder) == FIGURES | {'heads_2'}
   page = (folder / 'index.html').read_text()
-  assert len(re.findall('src="data:image/png;base64,', page)) == len(
-      figures_there)
+  assert len(re.findall('src="data:image/png;base64,', page)) == 7
   assert not re.search(r'(src|href)="(?!data:)', page)
   assert filters in page and f'in patches of {patch:g} x {patch:g}' in page
   report = json.loads(figures.read_text())
@@ -85,7 +81,7 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
 
 
 def test_runs_that_predict_pixels_show_reconstructions(
-    photos, tmp_path, inspect, capsys):
+    photos, tmp_path, capsys):
   path = tmp_path / 'model'
   built = toy.build(data={'resolution': 16}, objective={
       'name': 'mae', 'target': 'patch', 'decoder_width': 8,
@@ -101,21 +97,19 @@ def test_runs_that_predict_pixels_show_reconstructions(
   mean, std = (np.asarray(getattr(model.preprocess, name))
                for name in ('mean', 'std'))
   original = np.random.default_rng(0).uniform(size=(2, 16, 16, 3))
-  pictures = reconstruction_lib.load(model)(
+  same, masked, predicted = reconstruction_lib.load(model)(
       ((original - mean) / std).astype(np.float32))
-  np.testing.assert_allclose(pictures[0], original, atol=1e-6)
-  hidden = (np.abs(pictures[1] - 0.5) < 1e-6).all(axis=-1)
+  np.testing.assert_allclose(same, original, atol=1e-6)
+  hidden = (np.abs(masked - 0.5) < 1e-6).all(axis=-1)
   assert hidden.mean() == 0.75
   want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
-  np.testing.assert_allclose(pictures[2], want, atol=1e-6)
+  np.testing.assert_allclose(predicted, want, atol=1e-6)
   larger = vit_jax.load(path, log=None, resolution=24)
-  pictures = reconstruction_lib.load(larger)(
-      np.zeros((2, 24, 24, 3), np.float32))
-  assert pictures[1].shape == (2, 24, 24, 3)
-  assert not inspect(photos)
+  assert reconstruction_lib.load(larger)(
+      np.zeros((2, 24, 24, 3), np.float32))[1].shape == (2, 24, 24, 3)
+  assert not inspect(tmp_path, photos)
   assert 'Reconstruction' in capsys.readouterr().out
-  drawn = Image.open(path / 'inspect' / 'reconstruction.png')
-  assert np.asarray(drawn.convert('L')).std() > 5
+  assert 'reconstruction' in drawn(path / 'inspect')
   # Its head is not trained, although the data have classes.
   assert main.main(['predict', f'--model={path}', str(photos)]) == 2
   assert 'command or method `features`' in capsys.readouterr().err
@@ -124,14 +118,14 @@ def test_runs_that_predict_pixels_show_reconstructions(
 @pytest.mark.parametrize(
     ('channels', 'name'), [(1, 'a.png'), (13, 'bands.npy')])
 def test_grey_and_multichannel_images_are_supported(
-    photos, tmp_path, save, inspect, channels, name, monkeypatch):
+    photos, tmp_path, channels, name, monkeypatch):
   monkeypatch.setattr(reconstruction_lib, 'load', lambda *_, **__: (
       lambda images: (images.clip(0, 1),) * 3))
-  save({**TINY, 'depth': 1}, channels=channels, mean=(0.5,) * channels,
-       std=(0.5,) * channels)
+  save(tmp_path, {**TINY, 'depth': 1}, channels=channels,
+       mean=(0.5,) * channels, std=(0.5,) * channels)
   shutil.copy(photos / 'a.png', tmp_path)
   np.save(tmp_path / 'bands.npy', np.ones((16, 16, 13), np.uint8))
-  assert not inspect(tmp_path / name)
+  assert not inspect(tmp_path, tmp_path / name)
   folder = tmp_path / 'model' / 'inspect'
   assert {re.sub(r'_[0-9]$', '', path.stem)
           for path in folder.glob('*.png')} == FIGURES | {'reconstruction'}
@@ -145,25 +139,25 @@ def test_grey_and_multichannel_images_are_supported(
     ({**TINY, 'axial': True, 'pooling': 'average'}, 'Axial'),
 ])
 def test_figures_that_a_model_does_not_have_are_explained(
-    photos, save, inspect, capsys, settings, words):
-  save(settings)
-  assert not inspect(*[photos / 'a.png'] * (words == 'Axial'))
+    photos, tmp_path, capsys, settings, words):
+  save(tmp_path, settings)
+  assert not inspect(tmp_path, *[photos / 'a.png'] * (words == 'Axial'))
   assert words in capsys.readouterr().out
 
 
 def test_missing_and_unreadable_images_are_listed(
-    photos, tmp_path, save, inspect, capsys):
-  save({**TINY, 'depth': 1})
+    photos, tmp_path, capsys):
+  save(tmp_path, {**TINY, 'depth': 1})
   (tmp_path / 'broken.png').write_bytes(b'no picture')
   figures = tmp_path / 'figures.json'
-  assert inspect(tmp_path / 'none.png', photos / 'a.png',
+  assert inspect(tmp_path, tmp_path / 'none.png', photos / 'a.png',
                  tmp_path / 'broken.png', f'--json={figures}') == 1
   report = json.loads(figures.read_text())
   assert report['pictures'] == 1
   assert set(report['errors']) == {
       f'{tmp_path}/none.png', f'{tmp_path}/broken.png'}
   assert 'none.png: no such file' in ' '.join(capsys.readouterr().out.split())
-  assert inspect(tmp_path / 'none.png') == 2
+  assert inspect(tmp_path, tmp_path / 'none.png') == 2
 
 
 @pytest.mark.parametrize(('flag', 'words'), [
@@ -171,24 +165,36 @@ def test_missing_and_unreadable_images_are_listed(
     ('--patch=2,5', "--patch is '2,5'"), ('--patch=2', "--patch is '2'"),
     ('--layer=99', "layer is 'patches:99'")])
 def test_patches_and_layers_outside_the_model_are_errors(
-    photos, tmp_path, save, inspect, capsys, flag, words):
-  save(TINY)
-  assert inspect(f'--output={tmp_path}/out', photos / 'a.png', flag) == 2
+    photos, tmp_path, capsys, flag, words):
+  save(tmp_path, TINY)
+  assert inspect(
+      tmp_path, f'--output={tmp_path}/out', photos / 'a.png', flag) == 2
   assert words in capsys.readouterr().err
   assert not (tmp_path / 'out').exists()  # Found before any image is read.
 
 
-def test_the_chosen_patch_and_layer_are_drawn(
-    photos, save, inspect, monkeypatch):
-  model, drawn = save(TINY), {}
+def test_the_chosen_patch_and_layer_are_drawn(photos, tmp_path, monkeypatch):
+  model, shown = save(tmp_path, TINY), {}
   monkeypatch.setattr(
       model_figures, 'patches', lambda images, colours, cosines, path, **kwargs:
-      drawn.update(colours=colours, cosines=cosines, **kwargs))
+      shown.update(colours=colours, cosines=cosines, **kwargs))
   monkeypatch.setattr(html_page.Section, 'url', '')
-  assert not inspect(photos / 'a.png', '--patch=2,4', '--layer=1')
+  assert not inspect(tmp_path, photos / 'a.png', '--patch=2,4', '--layer=1')
   features = model.features([f'{photos}/a.png'], layer='patches:1')
-  assert (drawn['row'], drawn['column']) == (1, 3)
+  assert (shown['row'], shown['column']) == (1, 3)
   np.testing.assert_allclose(
-      drawn['colours'], patch_features.colours(features), atol=1e-5)
-  np.testing.assert_allclose(drawn['cosines'], patch_features.similarity(
+      shown['colours'], patch_features.colours(features), atol=1e-5)
+  np.testing.assert_allclose(shown['cosines'], patch_features.similarity(
       features, row=1, column=3), atol=1e-5)
+
+
+def test_segmentations_are_drawn_beside_the_masks(tmp_path):
+  save(tmp_path, {**TINY, 'decoder': {}}, labels=('a', 'b', 'c'))
+  pictures.save_all(tmp_path, ['images/0.png', 'images/1.png'], side=16)
+  mask = Image.fromarray(np.eye(16, dtype=np.uint8))
+  pictures.save(tmp_path / 'masks/0.png', mask)
+  assert not inspect(tmp_path, '--show=2', tmp_path / 'images')
+  folder = tmp_path / 'model' / 'inspect'
+  assert 'segmentation' in drawn(folder)
+  assert 'next to the labels in the masks' in (
+      folder / 'index.html').read_text()

@@ -1,4 +1,4 @@
-"""Mixtures of datasets (`data.mixture`)."""
+"""Mixtures of datasets (`data.mixture`), and shares of classes (`sampling`)."""
 
 import collections
 import itertools
@@ -12,8 +12,10 @@ from tests import own_data
 from tests import toy
 from tests.data.splits import test_groups as grouped
 from vit_jax import data
+from vit_jax import run as run_lib
 from vit_jax.data import mixture as mixture_lib
 from vit_jax.data.splits import split_strings
+from vit_jax.extras.mixture import class_sampler
 from vit_jax.extras.mixture import mixture
 
 # 3 : 1, so that digits repeat and the drawings do not.
@@ -131,6 +133,22 @@ def test_the_counts_of_a_run_are_those_of_its_batches():
           'digits train': 1437, 'digits test': 360}
 
 
+@pytest.mark.slow  # It trains a model.
+def test_a_run_counts_each_source_and_resumes_only_with_its_weights(tmp_path):
+  def build(*weights):
+    return toy.build(total={'steps': 4}, log={'every': {'steps': 2}}, data={
+        'mixture': [{'source': source, 'weight': weight} for source, weight in
+                    zip(('digits', 'shapes'), weights)],
+        'shapes': {'label': 'single', 'num_examples': 4}})
+
+  run_lib.train(build(3, 1), tmp_path)
+  assert [(row['train/images_seen_digits'], row['train/images_seen_shapes'])
+          for row in toy.rows(tmp_path)] == [(12, 4), (24, 8)]
+  with pytest.raises(ValueError, match=(
+      '(?s)other values of data.mixture. Use .*weight')):
+    run_lib.train(build(1, 1), tmp_path)
+
+
 # ---------------------------------------------------------------------- union
 
 
@@ -168,22 +186,22 @@ def _unite(*names, label):
       for i, one in enumerate(names)})
 
 
-def test_each_of_several_labels_is_matched_by_name():
+def test_labels_are_matched_by_name_or_those_of_one_source():
   mixed = _unite(('x', 'y'), ('z', 'y'), label=[0, 1])
   assert mixed.class_names == ('x', 'y', 'z') and mixed.multi_label
   assert [mixed.splits['test'].label(i) for i in (0, 1)] == [[0, 1], [2, 1]]
-
-
-def test_classes_without_names_are_those_of_one_source_only():
   assert '0 has no class names' in _unite(None, None, label=1).no_labels
   alone = _unite(None, label=1)
   assert (alone.num_classes, alone.splits['train'].label(0)) == (2, 1)
 
 
 def test_images_that_are_trained_on_are_not_evaluated_on():
-  digits = {'source': 'digits', 'split': 'train+test'}
-  mixed, alone = (data.open_dataset(data.parse({'mixture': entries}))
-                  for entries in ([digits, {'source': 'shapes'}], [digits]))
+  digits, few = ({'source': 'digits', 'split': split}
+                 for split in ('train+test', 'train[:5]'))
+  mixed, alone, rare = (
+      data.open_dataset(data.parse({'mixture': entries}))
+      for entries in ([digits, {'source': 'shapes'}], [digits], [few]))
+  assert 'of 10 classes have no image in these 5' in rare.description
   assert 'test: shapes test' in mixed.description
   assert (alone.splits, alone.eval_split) == (('train',), 'train')
 
@@ -249,12 +267,6 @@ def test_settings_that_a_mixture_would_change_are_errors():
         'name': 'supervised', 'class_weights': 'inverse'})
 
 
-def test_classes_without_an_image_are_named():
-  mixed = data.open_dataset(data.parse({'source': '', 'mixture': [
-      {'source': 'digits', 'split': 'train[:5]'}]}))
-  assert 'of 10 classes have no image in these 5' in mixed.description
-
-
 def test_mixtures_pass_groups_on(tmp_path):
   for name, part in (('a', slice(50)), ('b', slice(50, None))):
     grouped.write_folders(tmp_path / name, grouped.NAMES[part])
@@ -282,3 +294,44 @@ def test_groups_divided_by_the_sources_of_a_mixture_are_an_error(tmp_path):
   opened = data.open_dataset(
       data.parse({**section, 'divided_groups': 'allow'}))
   assert 'groups of data.mixture' in opened.description
+
+
+def drawn(sampling, count, *, seed=7, start_step=0, batch_size=10, **where):
+  """Returns the indices of the examples of `count` batches."""
+  config = data.parse({'resolution': 2, 'train_ops': [], 'sampling': sampling})
+  batches = data.train_batches(
+      config, in_memory.RARE, seed=seed, batch_size=batch_size,
+      start_step=start_step, **where)
+  taken = [b['image'][:, 0, 0, 0] for b in itertools.islice(batches, count)]
+  batches.close()
+  return np.array(taken)
+
+
+@pytest.mark.parametrize('sampling, shares', [
+    ('balanced', [1 / 3, 1 / 3, 0, 1 / 3]),
+    ('sqrt', np.sqrt([70, 25, 0, 5]) / np.sqrt([70, 25, 5]).sum())])
+def test_classes_have_their_share_of_the_draws(sampling, shares):
+  sampler = class_sampler.build(
+      in_memory.RARE_LABELS, sampling=sampling, seed=7)
+  found = np.array([sampler(draw, 0) for draw in range(10_000)])
+  by_class = np.bincount(in_memory.RARE_LABELS[found], minlength=4) / len(found)
+  np.testing.assert_allclose(by_class, shares, atol=0.02)
+  # Within a class, examples are drawn equally often.
+  times = np.bincount(found, minlength=100)
+  for label in (0, 1, 3):
+    mine = times[label == in_memory.RARE_LABELS]
+    assert np.abs(mine - mine.mean()).max() < 5 * np.sqrt(mine.mean())
+
+
+def test_batches_do_not_depend_on_start_and_shards():
+  whole = drawn('balanced', 25)
+  np.testing.assert_array_equal(
+      drawn('balanced', 2, start_step=23), whole[23:])
+  halves = [drawn('balanced', 25, shards=(i,), num_shards=2) for i in (0, 1)]
+  np.testing.assert_array_equal(np.concatenate(halves, axis=1), whole)
+  assert (drawn('balanced', 25, seed=8) != whole).any()
+
+
+def test_the_order_of_natural_sampling_is_unchanged():
+  assert drawn('natural', 1, batch_size=12)[0].tolist() == [
+      28, 84, 89, 45, 64, 81, 17, 87, 10, 78, 36, 26]

@@ -39,22 +39,14 @@ def test_unknown_slices_are_errors_with_a_list(name, words):
     topology.devices(name)
 
 
-@pytest.mark.parametrize('name', [
-    'v2-8', 'v3-2048', 'v4-8', 'v5e-1', 'v5p-512', 'v6e-4'])
-def test_a_slice_has_the_cores_of_its_name(name):
-  pytest.importorskip('libtpu')
-  devices = topology.devices(name)
-  row = hardware.find(devices[0].device_kind)
-  assert row.cores * len(devices) == int(name.split('-')[1])
-  assert devices[0].num_cores == row.cores
-
-
 @pytest.mark.parametrize('version', topology.SLICES)
 def test_every_preset_has_a_mesh_on_every_slice(version):
   pytest.importorskip('libtpu')
   sections = [{'preset': name} for name in mesh_lib.PRESETS]
   for number in topology.SLICES[version]:
     devices = topology.devices(f'{version}-{number}')
+    cores = hardware.find(devices[0].device_kind).cores
+    assert cores == devices[0].num_cores and cores * len(devices) == number
     example = [{'fsdp': 8, 'tensor': 2}] if len(devices) >= 16 else []
     for section in sections + example:
       config = mesh_lib.MeshConfig(**section)

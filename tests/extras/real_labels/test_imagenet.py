@@ -3,10 +3,10 @@
 import json
 
 import numpy as np
-from PIL import Image
 import pytest
 
 from tests import in_memory
+from tests import pictures
 from tests import toy
 from vit_jax import data
 from vit_jax.data.splits import split_strings
@@ -20,15 +20,10 @@ REAL = [[0], [1, 2], [], [2], [0, 1, 2], [1]]
 @pytest.fixture
 def files(tmp_path):
   """Images in class folders, not ordered by number."""
-  for number in range(1, len(REAL) + 1):
-    folder = tmp_path / 'images' / 'val' / f'n0000000{number % CLASSES}'
-    folder.mkdir(parents=True, exist_ok=True)
-    Image.new('RGB', (8, 8), (40 * number,) * 3).save(
-        folder / f'ILSVRC2012_val_{number:08}.JPEG')
-  for i in range(CLASSES):
-    folder = tmp_path / 'images' / 'train' / f'n0000000{i}'
-    folder.mkdir(parents=True)
-    Image.new('RGB', (8, 8)).save(folder / 'n1.JPEG')
+  pictures.save_all(tmp_path / 'images', [
+      *(f'val/n0000000{i % CLASSES}/ILSVRC2012_val_{i:08}.JPEG'
+        for i in range(1, len(REAL) + 1)),
+      *(f'train/n0000000{i}/n1.JPEG' for i in range(CLASSES))])
   (tmp_path / 'real.json').write_text(json.dumps(REAL))
   return tmp_path
 
@@ -96,12 +91,11 @@ def test_other_images_or_classes_are_errors(files, number, classes, message):
 
 @pytest.mark.parametrize('text', ['{}', '[]', '[[0], 1]', '[[-1]]', 'no'])
 def test_invalid_label_files_are_errors(files, text):
-  path = files / 'other.json'
-  path.write_text(text)
-  with pytest.raises(ValueError, match='other.json .real_labels.'):
-    imagenet_real.with_real_labels(dataset([1]), str(path))
-  with pytest.raises(ValueError, match='Cannot read .*missing'):
-    imagenet_real.with_real_labels(dataset([1]), str(files / 'missing'))
+  (files / 'other.json').write_text(text)
+  for name, words in (('other.json', 'other.json .real_labels.'),
+                      ('missing', 'Cannot read .*missing')):
+    with pytest.raises(ValueError, match=words):
+      imagenet_real.with_real_labels(dataset([1]), str(files / name))
 
 
 def test_groups_are_kept():

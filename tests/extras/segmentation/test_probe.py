@@ -106,12 +106,6 @@ def test_cells_divide_patches_and_predictions_have_the_size_of_images(
   assert found.shape == labels.shape and set(np.unique(found)) <= {0, 1}
 
 
-def test_masks_divide_into_patches():
-  with pytest.raises(ValueError, match='20 x 21 pixels do not .* 2 x 4 patch'):
-    segmentation.moments(
-        jnp.zeros((1, 2, 4, 3)), jnp.zeros((1, 20, 21), jnp.uint8), jnp.ones(1))
-
-
 def test_scores_are_interpolated_between_patches():
   # One feature, which is the score of class 3; class 0 scores one half.
   probe = (jnp.asarray([[[[0.0, 1.0]]]]), jnp.asarray([[[0.5, 0.0]]]),
@@ -124,7 +118,10 @@ def test_scores_are_interpolated_between_patches():
   assert found[0, 0].tolist() == [0] * 3 + [3] * 6 + [0] * 3
 
 
-def test_missing_labels_and_nan_tokens_are_errors(toy):
+def test_masks_labels_and_tokens_that_do_not_fit_are_errors(toy):
+  with pytest.raises(ValueError, match='20 x 21 pixels do not .* 2 x 4 patch'):
+    segmentation.moments(
+        jnp.zeros((1, 2, 4, 3)), jnp.zeros((1, 20, 21), jnp.uint8), jnp.ones(1))
   tokens, labels = examples(4, seed=0)
   data = split(toy, tokens, np.full_like(labels, IGNORED))
   with pytest.raises(ValueError, match='No pixel of evals.test: toy'):
@@ -134,6 +131,8 @@ def test_missing_labels_and_nan_tokens_are_errors(toy):
   with pytest.raises(
       ValueError, match='toy test has an image whose tokens are NaN'):
     evaluate(toy, data, data)
+  with pytest.raises(ValueError, match='does not support flip'):
+    evals.parse({'val': {'name': 'segmentation', 'flip': True}})
 
 
 def test_pixels_without_a_class_count_nowhere(toy):
@@ -154,8 +153,3 @@ def test_pixels_without_a_class_count_nowhere(toy):
     assert result.class_names[:3] == ('sky', 'sea', 'class 2')
   with pytest.raises(ValueError, match='ignored is 9, but that of the obj'):
     evaluate(toy, masks, masks)
-
-
-def test_the_probe_does_not_average_mirror_images():
-  with pytest.raises(ValueError, match='does not support flip'):
-    evals.parse({'val': {'name': 'segmentation', 'flip': True}})

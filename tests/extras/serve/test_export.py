@@ -1,15 +1,14 @@
 """Exported models give the same logits after reading them back."""
 
-import dataclasses
 import json
 import math
 
 import jax
 from jax import export as jax_export
 import numpy as np
-from PIL import Image
 import pytest
 
+from tests import pictures
 from tests import random_models
 from vit_jax import __main__ as main
 from vit_jax.extras.serve import export
@@ -33,6 +32,7 @@ MODELS = {
         'pooling': 'cls_registers'},
     'differential, paired': {**VIT, 'differential': True, 'paired': True},
     'no head': {**VIT, 'num_classes': 0},
+    'decoder': {**VIT, 'decoder': {'widths': [8], 'cells': 2}},
     'backbone': {
         **VIT, 'mlp': 'swiglu', 'inner_norm': 'both', 'stem_norm': 'tokens',
         'key_bias': False, 'rotary': {'learned': True}, 'registers': 2},
@@ -44,6 +44,22 @@ MODELS = {
 
 def make(settings):
   return random_models.make(settings, side=32)
+
+
+def random_images(count):
+  return np.random.default_rng(count).uniform(
+      -1, 1, (count, 32, 32, 3)).astype(np.float32)
+
+
+def need(form):
+  for library in export.LIBRARIES[form]:
+    pytest.importorskip(library)
+
+
+def run(model, output, *flags):
+  """Runs the command; returns its status."""
+  return main.main([
+      'export', f'--model={model}', f'--output={output}', *map(str, flags)])
 
 
 def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
@@ -63,22 +79,18 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 
 @pytest.mark.parametrize(('name', 'form'), [
     *((name, 'jax') for name in (
-        'resnet', 'no head', 'grouped', 'rotary registers',
+        'resnet', 'no head', 'decoder', 'grouped', 'rotary registers',
         'differential, paired', 'relative', 'relative, shared')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
-  for library in export.LIBRARIES[form]:
-    pytest.importorskip(library)
+  need(form)
   model = make(MODELS[name])
-  path = tmp_path / 'model'
-  export.write(model, path, form=form)
-  run = export.read(path, form=form)
-  for size in (1, 3):
-    images = np.random.default_rng(size).uniform(
-        -1, 1, (size, 32, 32, 3)).astype(np.float32)
-    assert export.difference(model, run, images) < 1e-3
+  export.write(model, tmp_path / 'model', form=form)
+  exported = export.read(tmp_path / 'model', form=form)
+  for images in map(random_images, (1, 3)):
+    assert export.difference(model, exported, images) < 1e-3
     np.testing.assert_allclose(
-        run(images)['representation'],
+        exported(images)['representation'],
         export.in_float32(model)(images)['representation'],
         atol=1e-3, rtol=1e-3)
 
@@ -86,107 +98,86 @@ def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
 @pytest.mark.parametrize('form', ['jax', 'onnx'])
 def test_large_models_become_a_folder_with_separate_weights(
     tmp_path, monkeypatch, caplog, form):
-  for library in export.LIBRARIES[form]:
-    pytest.importorskip(library)
+  need(form)
   # jax2onnx writes arrays above 1 MiB to a separate file.
   model = make({**VIT, 'depth': 1, 'mlp_dim': 2**15})
   size = 4 * sum(leaf.size for leaf in jax.tree.leaves(model.params))
   monkeypatch.setattr(export, 'MAX_BYTES', size - 1)
   export.write(model, tmp_path / 'model', form=form)
-  (tmp_path / 'model').rename(tmp_path / 'moved')
-  run = export.read(tmp_path / 'moved', form=form)
-  images = np.random.default_rng(0).uniform(
-      -1, 1, (2, 32, 32, 3)).astype(np.float32)
-  assert export.difference(model, run, images) < 1e-3
+  moved = (tmp_path / 'model').rename(tmp_path / 'moved')
+  assert export.difference(
+      model, export.read(moved, form=form), random_images(2)) < 1e-3
   assert not [r for r in caplog.records if r.name.startswith('onnx')]
-  # All files have the same permissions.
-  assert len({path.stat().st_mode
-              for path in (tmp_path / 'moved').iterdir()}) == 1
-  sizes = {path.name: path.stat().st_size
-           for path in (tmp_path / 'moved').iterdir()}
+  files = {path.name: path.stat() for path in moved.iterdir()}
   weights = {'jax': 'weights.npz', 'onnx': 'model.onnx.data'}[form]
-  assert set(sizes) == {export.PROGRAMS[form], weights}
-  assert sizes[export.PROGRAMS[form]] < size / 4
+  assert set(files) == {export.PROGRAMS[form], weights}
+  assert len({stat.st_mode for stat in files.values()}) == 1
+  assert files[export.PROGRAMS[form]].st_size < size / 4
+  if form == 'jax':  # It runs without vit_jax.
+    exported = jax_export.deserialize(
+        bytearray((moved / 'model.stablehlo').read_bytes()))
+    found = exported.call(dict(np.load(moved / weights)), random_images(3))
+    np.testing.assert_allclose(
+        found['logits'], model(random_images(3))['logits'], atol=1e-5)
   monkeypatch.setattr(export, 'MAX_BYTES', size)
   export.write(model, tmp_path / 'file', form=form)
   assert (tmp_path / 'file').stat().st_size >= size
 
 
-def test_a_jax_folder_runs_without_vit_jax(tmp_path, monkeypatch):
-  monkeypatch.setattr(export, 'MAX_BYTES', 0)
-  model = make({**VIT, 'depth': 1})
-  export.write(model, tmp_path / 'model', form='jax')
-  exported = jax_export.deserialize(
-      bytearray((tmp_path / 'model/model.stablehlo').read_bytes()))
-  weights = dict(np.load(tmp_path / 'model/weights.npz'))
-  images = np.zeros((3, 32, 32, 3), np.float32)
-  np.testing.assert_allclose(
-      exported.call(weights, images)['logits'], model(images)['logits'],
-      atol=1e-5)
-
-
 def test_the_command_compares_the_export_with_the_model(tmp_path, capsys):
-  model = make(VIT)
-  model.save(tmp_path / 'orbax')
-  Image.new('RGB', (40, 40), 'red').save(tmp_path / 'red.png')
+  make(VIT).save(tmp_path / 'orbax')
+  pictures.save_all(tmp_path, ['red.png'], side=40)
   (tmp_path / 'broken.png').write_bytes(b'no picture')
-  arguments = ['export', f'--model={tmp_path}/orbax', '--format=jax',
-               f'--output={tmp_path}/model.stablehlo',
-               f'{tmp_path}/broken.png', f'{tmp_path}/red.png']
-  assert main.main([*arguments, f'--json={tmp_path}/figures.json']) == 1
+  arguments = (
+      tmp_path / 'orbax', tmp_path / 'model.stablehlo', '--format=jax',
+      tmp_path / 'broken.png', tmp_path / 'red.png',
+      f'--json={tmp_path}/figures.json')
+  assert run(*arguments) == 1
   printed = capsys.readouterr().out
-  assert f'no result for {tmp_path}/broken.png' in printed
-  assert '5 random images: largest difference of a logit' in printed
-  assert '1 image: largest difference of a logit' in printed
-  assert (f'jax {jax.__version__} and releases of the 6 months after it'
-          in printed)
+  for words in (
+      f'no result for {tmp_path}/broken.png',
+      '5 random images: largest difference of a logit',
+      '1 image: largest difference of a logit',
+      f'jax {jax.__version__} and releases of the 6 months after it'):
+    assert words in printed
+  assert 'random images only' not in printed
   settings = json.loads((tmp_path / 'model.stablehlo.json').read_text())
   assert settings['jax'] == jax.__version__
   figures = json.loads((tmp_path / 'figures.json').read_text())
   assert max(figures['differences'].values()) < 1e-3
-  assert 'random images only' not in printed
-  assert main.main(arguments) == 2
+  assert run(*arguments) == 2
   assert 'exists already' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(('form', 'name', 'words'), [
-    ('jax', 'model.onnx', 'must end with .stablehlo'),
-    ('onnx', 'model', 'must end with .onnx')])
-def test_the_suffix_must_fit_the_format(tmp_path, capsys, form, name, words):
-  assert main.main(['export', '--model=nothing', f'--format={form}',
-                    f'--output={tmp_path}/{name}']) == 2
-  assert words in capsys.readouterr().err
-
-
-def test_missing_libraries_are_reported_before_loading(
-    tmp_path, capsys, monkeypatch):
-  monkeypatch.setitem(export.LIBRARIES, 'onnx', ('json', 'absent_library'))
-  assert main.main(['export', '--model=nothing', '--format=onnx',
-                    f'--output={tmp_path}/model.onnx']) == 2
-  assert ('--format=onnx needs absent_library, which is not installed. In an '
-          'environment of its own (docs/serving.md): pip install -r') in (
-      capsys.readouterr().err)
+@pytest.mark.parametrize(('name', 'flags', 'words'), [
+    ('model.onnx', ['--format=jax'], 'must end with .stablehlo'),
+    ('model', ['--format=onnx'], 'must end with .onnx'),
+    ('model.onnx', ['--format=onnx'],
+     '--format=onnx needs absent_library, which is not installed. In an '
+     'environment of its own (docs/serving.md): pip install -r'),
+    ('model.stablehlo', ['--format=jax', '--quantize=int8', '--calibrate=x'],
+     'needs --format=onnx'),
+    ('model.onnx', ['--format=onnx', '--quantize=int8'], '--calibrate=FOLDER'),
+    ('model.onnx', ['--format=onnx', '--calibrate=x'], 'need --quantize=int8'),
+    ('model.onnx', ['--format=onnx', '--accept-loss'],
+     '--accept-loss need --quantize')])
+def test_mistakes_are_reported_before_loading(
+    tmp_path, capsys, monkeypatch, name, flags, words):
+  if 'absent_library' in words:
+    monkeypatch.setitem(export.LIBRARIES, 'onnx', ('json', 'absent_library'))
+  assert run('nothing', tmp_path / name, *flags) == 2
+  assert words in ' '.join(capsys.readouterr().err.split())
 
 
 def test_an_export_that_differs_is_removed(tmp_path, capsys, monkeypatch):
   make(VIT).save(tmp_path / 'orbax')
   monkeypatch.setattr(export, 'difference', lambda *_: float('nan'))
-  assert main.main([
-      'export', f'--model={tmp_path}/orbax', '--format=jax',
-      f'--output={tmp_path}/model.stablehlo']) == 2
+  assert run(tmp_path / 'orbax', tmp_path / 'model.stablehlo',
+             '--format=jax') == 2
   printed = capsys.readouterr()
   assert 'differs by nan in a logit' in printed.err
   assert 'compared on random images only' in printed.out
   assert [path.name for path in tmp_path.iterdir()] == ['orbax']
-
-
-def photographs(folder, names, count):
-  """Writes random images in class folders."""
-  rng = np.random.default_rng(0)
-  for i in range(count):
-    path = folder / names[i % len(names)] / f'{i}.png'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(path)
 
 
 @pytest.mark.parametrize(('cells', 'names', 'expected'), [
@@ -201,34 +192,31 @@ def test_labels_are_read_as_in_training(cells, names, expected):
 
 def test_an_int8_export_is_compared_with_float32(
     tmp_path, capsys, monkeypatch):
-  for library in export.LIBRARIES['onnx']:
-    pytest.importorskip(library)
-  model = make({**VIT, 'width': 32, 'mlp_dim': 128})
+  need('onnx')
   names = ('cat', 'dog', 'owl')
-  model = dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, labels=names))
+  model = random_models.make(
+      {**VIT, 'width': 32, 'mlp_dim': 128}, side=32, labels=names)
   model.save(tmp_path / 'orbax')
-  photographs(tmp_path / 'images', names, 40)
+  folder = pictures.save_all(tmp_path / 'images', [
+      f'{names[i % 3]}/{i}.png' for i in range(40)], side=32)
 
-  def run(output, *flags):
-    assert main.main([
-        'export', f'--model={tmp_path}/orbax', '--format=onnx',
-        '--quantize=int8', f'--output={tmp_path}/{output}',
-        f'--json={tmp_path}/{output}.figures', f'{tmp_path}/images', *flags,
-        '--accept-loss', '--calibrate', f'{tmp_path}/images']) == 0
+  def export_int8(output, *flags):
+    assert run(
+        tmp_path / 'orbax', tmp_path / output, '--format=onnx',
+        '--quantize=int8', f'--json={tmp_path}/{output}.figures', folder,
+        *flags, '--accept-loss', '--calibrate', folder) == 0
     return json.loads((tmp_path / f'{output}.figures').read_text())
 
   # A warning for any model, since none gains a point.
   monkeypatch.setattr(export_command, 'MAX_LOSS', -2.0)
-  figures = run('model.onnx')
+  figures = export_int8('model.onnx')
   printed = capsys.readouterr().out
-  images = np.random.default_rng(1).uniform(
-      -1, 1, (64, 32, 32, 3)).astype(np.float32)
+  images = random_images(64)
   difference = export.difference(
       model, export.read(tmp_path / 'model.onnx', form='onnx'), images)
   assert 1e-6 < difference < 0.2 * np.ptp(np.asarray(model(images)['logits']))
   assert figures['int8']['mebibytes'] < 0.8 * figures['float32']['mebibytes']
-  paths = sorted(map(str, (tmp_path / 'images').rglob('*.png')))
+  paths = sorted(map(str, folder.rglob('*.png')))
   _, found = export_command._read(
       model, paths, image_files.ReadProgress(len(paths)))
   labels = np.repeat(range(3), [14, 13, 13])
@@ -238,10 +226,9 @@ def test_an_int8_export_is_compared_with_float32(
   assert figures['examples'] == 40 and '40 images' in printed
   nodes = printed.split('--float-nodes ')[1].split('\n')[0].split()
   assert len(nodes) == 3
-  run('some.onnx', '--float-nodes', *nodes)
-  sizes = [(tmp_path / name).stat().st_size
-           for name in ('model.onnx', 'some.onnx')]
-  assert sizes[0] < sizes[1]
+  export_int8('some.onnx', '--float-nodes', *nodes)
+  assert (tmp_path / 'model.onnx').stat().st_size < (
+      tmp_path / 'some.onnx').stat().st_size
   assert not list(tmp_path.glob('*.float32'))
 
 
@@ -258,19 +245,22 @@ def test_an_int8_export_that_loses_much_is_a_warning(
   assert words in found and bool(found) == bool(words)
 
 
-def test_numbers_are_compared_by_their_variance(monkeypatch, tmp_path):
+@pytest.mark.parametrize(('factor', 'expected'), [
+    (1.0, 1.0), (0.9, 0.99), (0.0, 0.0)])
+def test_numbers_are_compared_by_their_variance(
+    factor, expected, monkeypatch, tmp_path):
   for name in 'ab':
     (tmp_path / name).write_bytes(b'x')
   images = np.arange(40, dtype=np.float32).reshape(40, 1, 1, 1)
-  for factor, expected in ((1.0, 1.0), (0.9, 0.99), (0.0, 0.0)):
-    monkeypatch.setattr(export, 'read', lambda path, form, factor=factor: (
-        lambda x: {'logits': x[:, 0, 0] * (
-            factor if path.name == 'b' else 1) - 19.5 * (
-                factor if path.name == 'b' else 1)}))
-    _, agreement = quantize.compare(
-        [tmp_path / 'a', tmp_path / 'b'], images, np.full(40, -1),
-        numbers=True)
-    assert agreement == pytest.approx(expected, abs=1e-6)
+
+  def read(path, form):
+    scale = factor if path.name == 'b' else 1
+    return lambda x: {'logits': scale * (x[:, 0, 0] - 19.5)}
+
+  monkeypatch.setattr(export, 'read', read)
+  _, agreement = quantize.compare(
+      [tmp_path / 'a', tmp_path / 'b'], images, np.full(40, -1), numbers=True)
+  assert agreement == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(('flags', 'status'), [([], 1), (['--accept-loss'], 0)])
@@ -278,36 +268,23 @@ def test_an_int8_export_that_collapses_is_written_with_status_1(
     tmp_path, capsys, monkeypatch, flags, status):
   model = make(VIT)
   model.save(tmp_path / 'orbax')
-  photographs(tmp_path / 'images', ('x',), 4)
-  monkeypatch.setattr(export, 'check_installed', lambda form: None)
-  monkeypatch.setattr(export, 'write', lambda model, path, form: (
-      path.write_bytes(b'float32')))
-  monkeypatch.setattr(export, 'read', lambda path, form: model)
-  monkeypatch.setattr(quantize, 'write', lambda source, target, *_, **__: (
-      target.write_bytes(b'int8')))
-  monkeypatch.setattr(quantize, 'noisiest_nodes', lambda *_: ['node_7'])
-  monkeypatch.setattr(quantize, 'compare', lambda *_, **__: (
-      [quantize.Measured(1.0, 1.0, math.nan)] * 2, 0.151))
-  assert main.main([
-      'export', f'--model={tmp_path}/orbax', '--format=onnx',
-      '--quantize=int8', f'--output={tmp_path}/m.onnx', *flags,
-      '--calibrate', f'{tmp_path}/images']) == status
+  folder = pictures.save_all(
+      tmp_path / 'images', [f'x/{i}.png' for i in range(4)], side=32)
+  for module, name, fake in (
+      (export, 'check_installed', lambda form: None),
+      (export, 'write', lambda model, path, form: path.write_bytes(b'float32')),
+      (export, 'read', lambda path, form: model),
+      (quantize, 'write', lambda source, target, *_, **__: (
+          target.write_bytes(b'int8'))),
+      (quantize, 'noisiest_nodes', lambda *_: ['node_7']),
+      (quantize, 'compare', lambda *_, **__: (
+          [quantize.Measured(1.0, 1.0, math.nan)] * 2, 0.151))):
+    monkeypatch.setattr(module, name, fake)
+  assert run(
+      tmp_path / 'orbax', tmp_path / 'm.onnx', '--format=onnx',
+      '--quantize=int8', *flags, '--calibrate', folder) == status
   printed = ' '.join(capsys.readouterr().out.split())
   assert ('warning: int8 predicts the class of float32 for 15.1 % of the '
           'images, less than 95 %. The file is written, and' in printed)
   assert '--accept-loss' in printed and '--float-nodes node_7' in printed
   assert (tmp_path / 'm.onnx').read_bytes() == b'int8'
-
-
-@pytest.mark.parametrize(('flags', 'words'), [
-    (['--format=jax', '--quantize=int8', '--calibrate=x'],
-     'needs --format=onnx'),
-    (['--format=onnx', '--quantize=int8'], '--calibrate=FOLDER'),
-    (['--format=onnx', '--calibrate=x'], 'need --quantize=int8'),
-    (['--format=onnx', '--accept-loss'], '--accept-loss need --quantize'),
-])
-def test_int8_needs_onnx_and_calibration_images(tmp_path, capsys, flags, words):
-  suffix = export_command.SUFFIXES[flags[0].partition('=')[2]]
-  assert main.main(['export', '--model=photos', *flags,
-                    f'--output={tmp_path}/model{suffix}']) == 2
-  assert words in ' '.join(capsys.readouterr().err.split())

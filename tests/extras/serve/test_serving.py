@@ -137,24 +137,17 @@ def preprocess(modules):
   return modules['preprocess']
 
 
-def rotated():
-  exif = Image.Exif()
-  exif[0x0112] = 6  # Rotated by 90 degrees.
-  return pictures.encode(picture(3), 'JPEG', exif=exif)
-
-
-def broken_exif():
-  exif = Image.Exif()
-  exif[0x0112], exif[0x0213] = 6, 1
-  # A number tagged as text, which Pillow cannot write.
-  return pictures.encode(picture(3), 'JPEG', exif=exif.tobytes().replace(
-      b'\2\x13\0\3', b'\2\x13\0\2'))
+EXIF = Image.Exif()
+EXIF[0x0112], EXIF[0x0213] = 6, 1  # Rotated by 90 degrees.
 
 
 PICTURES = {
     'jpeg': pictures.encode(picture(0), 'JPEG'),
-    'rotated jpeg': rotated(),
-    'jpeg with broken exif': broken_exif(),
+    'rotated jpeg': pictures.encode(picture(3), 'JPEG', exif=EXIF),
+    # A number tagged as text, which Pillow cannot write.
+    'jpeg with broken exif': pictures.encode(
+        picture(3), 'JPEG', exif=EXIF.tobytes().replace(
+            b'\2\x13\0\3', b'\2\x13\0\2')),
     'cmyk jpeg': pictures.encode(picture(0, mode='CMYK'), 'JPEG'),
     'grey png': pictures.encode(picture(0, mode='L'), 'PNG'),
     'transparent png': pictures.encode(picture(0, mode='RGBA'), 'PNG'),

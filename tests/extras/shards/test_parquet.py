@@ -19,19 +19,25 @@ def cache(tmp_path_factory, monkeypatch):
   datasets.disable_progress_bars()
 
 
-def write(path, first, last, *, struct=True, names=NAMES, label='label'):
+CLASSES = datasets.ClassLabel(names=list(NAMES))
+NUMBERS = datasets.Value('int64')
+
+
+def dataset(images, **columns):
+  """Makes a dataset of numbered images and of columns: values and feature."""
+  return datasets.Dataset.from_dict({
+      'image': [{'bytes': b'%d' % i, 'path': None} for i in images],
+      **{name: values for name, (values, _) in columns.items()}},
+      features=datasets.Features({'image': datasets.Image(), **{
+          name: feature for name, (_, feature) in columns.items()}}))
+
+
+def write(path, first, last, *, classes=CLASSES, label='label'):
   """Writes images whose content is their number."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  images = [str(i).encode() for i in range(first, last)]
-  features = datasets.Features({
-      'image': datasets.Image() if struct else datasets.Value('binary'),
-      label: (datasets.ClassLabel(names=list(names)) if names else
-              datasets.Value('int64'))})
-  if struct:
-    images = [{'bytes': image, 'path': None} for image in images]
-  datasets.Dataset.from_dict(
-      {'image': images, label: [i % 3 for i in range(first, last)]},
-      features=features).to_parquet(path)
+  numbers = range(first, last)
+  dataset(numbers, **{label: ([i % 3 for i in numbers], classes)}).to_parquet(
+      path)
 
 
 def assert_complete(opened, count):
@@ -69,7 +75,11 @@ def test_examples_are_read_by_index_with_stable_keys(hub):
 
 @pytest.mark.parametrize('struct', [True, False])
 def test_one_file_is_split_by_a_hash(tmp_path, struct):
-  write(tmp_path / 'a.parquet', 0, 60, struct=struct, names=None)
+  write(tmp_path / 'a.parquet', 0, 60, classes=NUMBERS)
+  if not struct:  # Images may be binary cells.
+    pq.write_table(pa.table({
+        'image': [b'%d' % i for i in range(60)],
+        'label': [i % 3 for i in range(60)]}), tmp_path / 'a.parquet')
   opened = own_data.open_path(
       tmp_path / '*.parquet', **{} if struct else {'path': 'image'})
   assert opened.class_names == ('0', '1', '2')
@@ -79,18 +89,13 @@ def test_one_file_is_split_by_a_hash(tmp_path, struct):
 
 def test_a_data_set_of_the_hub_is_opened_by_its_address(
     tmp_path, monkeypatch):
-  features = datasets.Features({
-      'image': datasets.Image(), 'label': datasets.ClassLabel(names=NAMES)})
-
   def load_dataset(**arguments):
     if arguments != {'path': 'me/pets', 'revision': 'v2', 'name': 'small',
                      'keep_in_memory': False}:
       raise datasets.exceptions.DatasetNotFoundError('not found')
     for split, numbers in (('train', range(30)), ('test', range(30, 40))):
-      datasets.Dataset.from_dict({
-          'image': [{'bytes': str(i).encode()} for i in numbers],
-          'label': [i % 3 for i in numbers]}, features=features).save_to_disk(
-              tmp_path / split, num_shards=2)
+      dataset(numbers, label=([i % 3 for i in numbers], CLASSES)).save_to_disk(
+          tmp_path / split, num_shards=2)
     return {split: datasets.load_from_disk(tmp_path / split)
             for split in ('train', 'test')}
 
@@ -106,11 +111,9 @@ def test_a_data_set_of_the_hub_is_opened_by_its_address(
 
 
 def test_unusual_columns_of_the_hub_have_flags_to_paste(tmp_path, monkeypatch):
-  datasets.Dataset.from_dict({
-      'photo': [{'bytes': b'0'}] * 6, 'breed': ['a', 'b'] * 3},
-      features=datasets.Features({
-          'photo': datasets.Image(), 'breed': datasets.Value('string')}),
-  ).save_to_disk(tmp_path / 'x')
+  dataset(range(6), breed=(
+      ['a', 'b'] * 3, datasets.Value('string'))).rename_column(
+          'image', 'photo').save_to_disk(tmp_path / 'x')
   monkeypatch.setattr(datasets, 'load_dataset', lambda **_: {
       'train': datasets.load_from_disk(tmp_path / 'x')})
   with pytest.raises(ValueError, match=(
@@ -125,59 +128,41 @@ def test_errors_name_the_file(hub):
   with pytest.raises(ValueError, match="'labels'. Did you mean 'label'"):
     own_data.open_path(hub, label='labels')
   content = file.read_bytes()
-  write(file, 0, 4, label='class')
-  with pytest.raises(ValueError, match='have different class names: '):
-    own_data.open_path(hub / 'data')
+  for settings in ({'label': 'class'}, {'classes': NUMBERS}, {
+      'classes': datasets.ClassLabel(names=['dog', 'cat', 'emu'])}):
+    write(file, 30, 40, **settings)
+    with pytest.raises(ValueError, match='have different class names: '):
+      own_data.open_path(hub)
   file.write_bytes(content[:-9])
   with pytest.raises(ValueError, match=f'{file} is truncated, or not a Parqu'):
+    own_data.open_path(file)
+  dataset(range(3), label=([0, -1, 1], CLASSES)).to_parquet(file)
+  with pytest.raises(ValueError, match='1 of 3 cells .*row 2: -1'):
     own_data.open_path(file)
 
 
 def test_lists_of_declared_classes_are_multi_label(tmp_path):
-  datasets.Dataset.from_dict({
-      'image': [{'bytes': str(i).encode()} for i in range(9)],
-      'caption': ['long'] * 9, 'objects': [[2], [0, 1], []] * 3},
-      features=datasets.Features({
-          'image': datasets.Image(),
-          'caption': datasets.Value('string'),
-          'objects': datasets.Sequence(datasets.ClassLabel(names=NAMES))}),
-  ).to_parquet(tmp_path / 'a.parquet')
+  lists = [[2], [0, 1], []]
+  dataset(
+      range(9), caption=(['long'] * 9, datasets.Value('string')),
+      objects=(lists * 3, datasets.Sequence(CLASSES))).to_parquet(
+          tmp_path / 'a.parquet')
   opened = own_data.open_path(tmp_path, 'multi', label='objects')
   assert opened.multi_label and opened.class_names == NAMES
   train = opened.splits['train']
   for i in range(len(train)):
-    assert train.label(i).tolist() == [[2], [0, 1], []][
-        int(train[i]['image']) % 3]
+    assert train.label(i).tolist() == lists[int(train[i]['image']) % 3]
 
 
 def test_images_stored_as_paths_are_not_read(tmp_path):
-  secret = tmp_path / 'secret.png'
-  secret.write_bytes(b'secret')
-  images = pa.array([{'bytes': None, 'path': str(secret)}] * 3,
+  (tmp_path / 'secret.png').write_bytes(b'secret')
+  images = pa.array([{'bytes': None, 'path': f'{tmp_path}/secret.png'}] * 3,
                     pa.struct({'bytes': pa.binary(), 'path': pa.string()}))
   pq.write_table(pa.table({'image': images, 'label': [0, 1, 0]}),
                  tmp_path / 'a.parquet')
   with pytest.raises(ValueError, match='stored as a path only'):
     own_data.open_path(
         tmp_path / 'a.parquet', path='image').splits['train'][0]
-
-
-@pytest.mark.parametrize('names', [('dog', 'cat', 'emu'), None])
-def test_files_with_other_class_names_are_not_joined(hub, names):
-  write(hub / 'data/test-00000-of-00001.parquet', 30, 40, names=names)
-  with pytest.raises(ValueError, match='have different class names: '):
-    own_data.open_path(hub)
-
-
-def test_a_missing_class_is_an_error(tmp_path):
-  datasets.Dataset.from_dict(
-      {'image': [{'bytes': b'0'}] * 3, 'label': [0, -1, 1]},
-      features=datasets.Features({
-          'image': datasets.Image(),
-          'label': datasets.ClassLabel(names=NAMES)}),
-  ).to_parquet(tmp_path / 'a.parquet')
-  with pytest.raises(ValueError, match='1 of 3 cells .*row 2: -1'):
-    own_data.open_path(tmp_path)
 
 
 @pytest.mark.parametrize(('name', 'sibling'), [
@@ -191,10 +176,7 @@ def test_a_path_of_parquet_files_is_no_pattern(
 
 def test_images_without_labels_are_opened_for_objectives_without_labels(
     tmp_path):
-  datasets.Dataset.from_dict(
-      {'image': [{'bytes': b'%d' % i} for i in range(20)]},
-      features=datasets.Features({'image': datasets.Image()})).to_parquet(
-          tmp_path / 'a.parquet')
+  dataset(range(20)).to_parquet(tmp_path / 'a.parquet')
   opened = own_data.open_path(tmp_path, labelled=False)
   assert 'has the columns (none), but label was expected' in opened.no_labels
   assert sum(own_data.sizes(opened).values()) == 20

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import own_data
-from vit_jax import data
 
 ANIMALS = ('cat', 'dog', 'emu')
 LABELS = {f'images/{i}.png': ANIMALS[i % 3] for i in range(30)}
@@ -109,24 +108,21 @@ def test_pasted_flags_open_the_data(
   assert opened.eval_split != 'train'
 
 
-def test_masks_are_declared(tmp_path):
-  own_data.write(tmp_path, *(f'{folder}/{i}.png' for i in range(9)
-                             for folder in ('images', 'masks')))
+@pytest.mark.parametrize(('names', 'expected'), [
+    (['images/{}.png', 'masks/{}.png'], {'target': 'masks'}),
+    # Files of splits are named by their first word.
+    (['my-train-{}.tar', 'my-val-{}.tar'],
+     {'source': 'my-train-*.tar', 'val_source': 'my-val-*.tar'})])
+def test_masks_and_files_of_splits_are_declared(tmp_path, names, expected):
+  own_data.write(tmp_path, *(
+      name.format(i) for i in range(9) for name in names))
   with pytest.raises(ValueError) as error:
     own_data.open_splits(tmp_path)
-  assert own_data.paste(error.value) == {'target': 'masks'}
-  assert len(own_data.images(own_data.open_splits(
-      tmp_path, target='masks'))) == 9
-
-
-def test_files_of_splits_are_named_by_their_first_word(tmp_path):
-  own_data.write(tmp_path, *(f'my-{split}-{i}.tar' for split in (
-      'train', 'val') for i in range(2)))
-  with pytest.raises(ValueError, match='names of splits') as error:
-    own_data.open_splits(tmp_path)
   assert {name: value.rpartition('/')[2] for name, value in own_data.paste(
-      error.value).items()} == {
-          'source': 'my-train-*.tar', 'val_source': 'my-val-*.tar'}
+      error.value).items()} == expected
+  if 'target' in expected:
+    assert len(own_data.images(own_data.open_splits(
+        tmp_path, target='masks'))) == 9
 
 
 @pytest.mark.parametrize('folders', [
@@ -157,6 +153,12 @@ def test_a_declared_kind_is_not_questioned(tmp_path, row, looks):
 @pytest.mark.parametrize(('write', 'source', 'message'), [
     (table('path,x,y', 'images/{0}.png,{1},{0}'), 'labels.csv',
      'columns path, x, y, but .*label.*No column is an obvious choice'),
+    # As a user reads and pastes it.
+    (table('image_id,breed', '{0},{1}'), 'labels.csv', (
+        'csv has the columns image_id, breed, but file_name and label were '
+        'expected. To use them:\n  --config.data.table.path=image_id '
+        '--config.data.table.label=breed --config.data.table.folder=.*/images '
+        '--config.data.table.suffix=.png')),
     (classes('colour', 'grey'), '',
      r'have subfolders with the same names \(cat, dog, emu\), so either'),
     (classes('pets'), 'pets/cat', 'cat has no class folders'),
@@ -175,16 +177,3 @@ def test_errors_say_what_was_found_and_expected(
   write(tmp_path)
   with pytest.raises(ValueError, match=message):
     own_data.open_splits(tmp_path / source if source else tmp_path)
-
-
-def test_the_flags_of_an_error_are_those_of_the_command_line(tmp_path):
-  table('image_id,breed', '{0},{1}')(tmp_path)
-  with pytest.raises(ValueError) as error:
-    data.open_dataset(
-        data.parse({'source': str(tmp_path / 'labels.csv')}), labelled=True)
-  assert str(error.value).startswith(
-      f'{tmp_path}/labels.csv has the columns image_id, breed, but file_name '
-      'and label were expected. To use them:\n'
-      '  --config.data.table.path=image_id --config.data.table.label=breed '
-      f'--config.data.table.folder={tmp_path}/images '
-      '--config.data.table.suffix=.png')

@@ -68,22 +68,18 @@ def training(monkeypatch):
 
 @pytest.fixture(scope='session')
 def tiny_vtab(tmp_path_factory):
-  """A TFDS directory with DTD, KITTI and SmallNORB of 8 x 8 pixels.
-
-  The brightness determines the label, so that it can be learned.
-  """
+  """A TFDS directory with DTD, KITTI and SmallNORB of 8 x 8 pixels."""
   from PIL import Image
   import tensorflow_datasets as tfds
 
   from tests import pictures
   from tests import tfds_files
 
-  def image_feature(channels):
-    return tfds.features.Image(
-        shape=(None, None, channels), encoding_format='png')
-
-  def class_label(count):
-    return tfds.features.ClassLabel(num_classes=count)
+  features = tfds.features
+  rgb, grey = (features.Image(
+      shape=(None, None, channels), encoding_format='png')
+               for channels in (3, 1))
+  classes = lambda count: features.ClassLabel(num_classes=count)
 
   def png(mode, value):
     colour = value if mode == 'L' else (value, value, 0)
@@ -93,7 +89,7 @@ def tiny_vtab(tmp_path_factory):
   textures = [{'image': [png('RGB', 5 * (i % 47))], 'label': [i % 47]}
               for i in range(800)]
   tfds_files.write(root, 'dtd', '3.0.1',
-                   {'image': image_feature(3), 'label': class_label(47)},
+                   {'image': rgb, 'label': classes(47)},
                    {'train': textures, 'validation': textures[:200],
                     'test': textures[:47]})
   # Three distances of a vehicle, and a person for the fourth class.
@@ -102,19 +98,19 @@ def tiny_vtab(tmp_path_factory):
               'objects/type': [4 if i % 4 == 3 else i % 3, 7],
               'objects/location': [1.0, 2.0, metres[i % 4], 0.0, 0.0, 1.0]}
              for i in range(800)]
-  objects = tfds.features.Sequence({
-      'type': class_label(8),
-      'location': tfds.features.Tensor(shape=(3,), dtype=np.float32)})
+  objects = features.Sequence({
+      'type': classes(8),
+      'location': features.Tensor(shape=(3,), dtype=np.float32)})
   tfds_files.write(root, 'kitti', '3.3.0',
-                   {'image': image_feature(3), 'objects': objects},
+                   {'image': rgb, 'objects': objects},
                    {'train': streets, 'validation': streets[:200],
                     'test': streets[:30]})
   toys = [{'image': [png('L', 10 * (i % 18))], 'image2': [png('L', 0)],
            'label_azimuth': [i % 18], 'label_elevation': [i % 9]}
           for i in range(800)]
   tfds_files.write(root, 'smallnorb', '2.0.0',
-                   {'image': image_feature(1), 'image2': image_feature(1),
-                    'label_azimuth': class_label(18),
-                    'label_elevation': class_label(9)},
+                   {'image': grey, 'image2': grey,
+                    'label_azimuth': classes(18),
+                    'label_elevation': classes(9)},
                    {'train': toys, 'test': toys[:400]})
   return root

@@ -24,15 +24,19 @@ MULTI_LABEL = (
     '{"label": "multi", "num_examples": 100, "num_test_examples": 40}')
 
 
-def test_objectives_without_labels_are_selected_by_their_loss(
-    file, tmp_path, training):
-  sweep = grid_lib.plan(file, MASKED)['']
-  assert sweep.section.metric == 'dev/loss' and sweep.mode == 'min'
+@pytest.mark.parametrize(('overrides', 'metric', 'mode', 'best'), [
+    (MASKED, 'dev/loss', 'min', 1e-06),  # There are no labels.
+    (MULTI_LABEL, 'dev/precision_at_1', 'max', 0.01)])
+def test_the_default_metric_is_one_that_is_measured(
+    file, tmp_path, training, overrides, metric, mode, best):
+  sweep = grid_lib.plan(file, overrides)['']
+  assert (sweep.section.metric, sweep.mode) == (metric, mode)
   for point in sweep.points:
-    assert point.development.evals['dev'].name == 'objective'
+    assert point.development.evals['dev'].name == (
+        point.config.evals['test'].name)
     assert point.development.evals['dev'].split == 'train[80%:]'
   result = sweep_lib.run(sweep, tmp_path)
-  assert result['best']['name'] == 'learning_rate=1e-06'  # The lower loss.
+  assert result['best']['name'] == f'learning_rate={best}'
   assert len(training.names) == 4
 
 
@@ -57,13 +61,6 @@ def test_unavailable_metrics_are_errors_before_training(
   assert not training.names and not list(tmp_path.iterdir())
 
 
-def test_multi_label_data_is_selected_by_precision(
-    file, tmp_path, training):
-  sweep = grid_lib.plan(file, MULTI_LABEL)['']
-  assert sweep.section.metric == 'dev/precision_at_1' and sweep.mode == 'max'
-  assert sweep_lib.run(sweep, tmp_path)['best']['name'] == 'learning_rate=0.01'
-
-
 def test_the_default_metric_of_missing_data_comes_from_the_table():
   for dataset, metric in (('jft', 'precision_at_1'), ('cifar10', 'accuracy')):
     sweep = grid_lib.plan(
@@ -72,18 +69,12 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
     assert sweep.section.metric == f'dev/{metric}'
 
 
-def _patients(root):
-  for p in range(20):
-    for k in range(4):
-      pictures.save(root / f'{"xy"[p % 2]}/P{p}_{k}.png',
-                    pictures.picture(p, side=8))
-  return [f'data.source={root}', r'data.group=(P\d+)_']
-
-
 @pytest.mark.parametrize('from_config', [False, True])
 def test_runs_of_a_grid_and_final_runs_have_whole_groups(
     file, tmp_path, from_config):
-  flags = _patients(tmp_path / 'photos')
+  pictures.save_all(tmp_path / 'photos', [
+      f'{"xy"[p % 2]}/P{p}_{k}.png' for p in range(20) for k in range(4)])
+  flags = [f'data.source={tmp_path}/photos', r'data.group=(P\d+)_']
   if from_config:
     sweep = grid_lib.plan(
         f'{ROOT}/configs/transfer.py:datasets={tmp_path}/photos,model=Ti/4,'
@@ -136,9 +127,8 @@ def test_evaluators_of_the_selection_are_not_reported(
 
 def test_an_evaluator_of_the_development_split_selects(
     file, tmp_path, training):
-  for i in range(12):
-    pictures.save(tmp_path / ('train', 'val')[i > 7] / 'ab'[i % 2] / f'{i}.png',
-                  pictures.picture(i, side=8))
+  pictures.save_all(tmp_path, [
+      f'{("train", "val")[i > 7]}/{"ab"[i % 2]}/{i}.png' for i in range(12)])
   sweep = grid_lib.plan(
       file, [f'data.source={tmp_path}', 'evals={"a": {"split": "train[:2]"}}'],
       development={'evals': {'test': {}}})['']

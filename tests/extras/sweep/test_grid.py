@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests import test_recipes
 from tests import toy
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
@@ -22,14 +23,10 @@ ROOT = pathlib.Path(__file__).parents[3]
 FINETUNE = f'{ROOT}/configs/finetune.py:dataset=digits,resolution=16'
 
 
-def grid(**fields):
-  return {name.replace('__', '.'): values for name, values in fields.items()}
-
-
 def test_the_model_of_an_open_config_can_be_swept():
   sweep = grid_lib.plan(
       FINETUNE, ['model.dropout=0.5'],
-      grid=grid(model__variant=('Ti/16', 'S/16')))['']
+      grid={'model.variant': ('Ti/16', 'S/16')})['']
   assert [p.config.model.width for p in sweep.points] == [192, 384]
   assert {p.config.model.dropout for p in sweep.points} == {0.5}
   assert [p.name for p in sweep.points] == ['variant=Ti-16', 'variant=S-16']
@@ -52,7 +49,7 @@ def found(monkeypatch):
 
 def test_initial_weights_can_be_swept(found):
   sweep = grid_lib.plan(
-      FINETUNE, grid=grid(init__checkpoint=('/a', '/b')))['']
+      FINETUNE, grid={'init.checkpoint': ('/a', '/b')})['']
   assert [p.config.model.width for p in sweep.points] == [8, 16]
   assert [p.config.init.checkpoint for p in sweep.points] == ['/a', '/b']
   assert {p.config.model.gelu for p in sweep.points} == {'exact'}
@@ -61,8 +58,8 @@ def test_initial_weights_can_be_swept(found):
 def test_swept_optimizers_keep_their_common_settings():
   sweep = grid_lib.plan(
       FINETUNE, ['model.variant=Ti/16'],
-      grid=grid(optimizer__name=('adam', 'sgd', 'adafactor'),
-                optimizer__learning_rate=('0.5', '0.25')))['']
+      grid={'optimizer.name': ('adam', 'sgd', 'adafactor'),
+            'optimizer.learning_rate': ('0.5', '0.25')})['']
   found = [p.config.optimizer for p in sweep.points]
   assert [(o.name, o.learning_rate) for o in found] == [
       (name, rate) for name in ('adam', 'sgd', 'adafactor')
@@ -71,14 +68,12 @@ def test_swept_optimizers_keep_their_common_settings():
   assert {o.schedule.warmup.percent for o in found} == {5}
 
 
-def test_weights_are_read_once_for_independent_fields(found):
+def test_weights_are_read_once(found):
   sweep = grid_lib.plan(FINETUNE, ['init.checkpoint=/a'])['']
   assert len(sweep.points) == 4 and found == ['/a']
-
-
-def test_weights_are_read_once_for_fields_of_the_model(found):
-  sweep = grid_lib.plan(FINETUNE, ['init.checkpoint=/a'], grid=grid(
-      model__dropout=('0.1', '0.2')))['']
+  found.clear()
+  sweep = grid_lib.plan(FINETUNE, ['init.checkpoint=/a'], grid={
+      'model.dropout': ('0.1', '0.2')})['']
   assert [p.config.model.dropout for p in sweep.points] == [0.1, 0.2]
   assert {p.config.model.width for p in sweep.points} == {8}
   assert found == ['/a']
@@ -87,8 +82,8 @@ def test_weights_are_read_once_for_fields_of_the_model(found):
 def test_a_range_is_expanded_to_log_spaced_values():
   section = sweep_config.SweepConfig(grid={'a': ('log:0.001:0.1:3', 0.5)})
   assert section.grid == {'a': (0.001, 0.01, 0.1, 0.5)}
-  sweep = grid_lib.plan(FINETUNE, ['model.variant=Ti/16'], grid=grid(
-      optimizer__learning_rate=(schema.FlagText('log:3e-4:3e-2:2'),)))['']
+  sweep = grid_lib.plan(FINETUNE, ['model.variant=Ti/16'], grid={
+      'optimizer.learning_rate': (schema.FlagText('log:3e-4:3e-2:2'),)})['']
   assert [p.name for p in sweep.points] == [
       'learning_rate=0.0003', 'learning_rate=0.03']
 
@@ -114,10 +109,9 @@ def test_a_best_value_at_the_edge_of_the_grid_is_a_warning(
   assert all(re.search(warning, one) for one in found)
 
 
-@pytest.mark.parametrize('values', [(0.9, 0.9), (0.9, 0.9, 0.8)])
-def test_a_tie_with_another_value_is_no_warning(values):
+def test_a_tie_with_another_value_is_no_warning():
   rows = [{'values': {'a': a}, 'value': value}
-          for a, value in enumerate(values, start=1)]
+          for a, value in enumerate((0.9, 0.9, 0.8))]
   assert sweep_lib.edges({'grid': rows, 'best': rows[0]}) == []
 
 
@@ -130,13 +124,8 @@ def average(evaluate):
   return params['x'].item(), members
 
 
-def test_a_uniform_soup_is_the_mean_of_all_runs():
-  mean, members = average(None)
-  assert mean == pytest.approx(np.mean(list(RUNS.values())))
-  assert members == list(RUNS)
-
-
 def test_a_run_joins_a_greedy_soup_only_if_it_is_not_worse():
+  assert average(None) == (1.5, list(RUNS))  # A uniform soup: their mean.
   seen = []
 
   def evaluate(params):
@@ -160,3 +149,25 @@ def test_runs_of_different_architectures_are_not_averaged(file, grid, words):
   sweep = grid_lib.plan(file, grid=command.parse_grid(grid), soup='greedy')['']
   with pytest.raises(ValueError, match=words):
     soup.check(sweep)
+
+
+@pytest.mark.slow  # It builds large models.
+@pytest.mark.parametrize(('dataset', 'steps', 'rates', 'held_out'), [
+    ('imagenet2012', 20_000, [0.003, 0.01, 0.03, 0.06], 1),
+    ('cifar100', 10_000, [0.001, 0.003, 0.01, 0.03], 2),
+    ('cifar10', 10_000, [0.001, 0.003, 0.01, 0.03], 2),
+    ('oxford_iiit_pet', 500, [0.001, 0.003, 0.01, 0.03], 10),
+    ('oxford_flowers102', 500, [0.001, 0.003, 0.01, 0.03], 10)])
+def test_sweeps_match_table_4(dataset, steps, rates, held_out):
+  sweep = grid_lib.plan(
+      f'{test_recipes.CONFIGS}/finetune.py:model=B/16,dataset={dataset}')['']
+  test_recipes.assert_settings(sweep.config, {
+      'total.steps': steps, 'batch_size': 512, 'data.resolution': 384,
+      'optimizer.name': 'sgd', 'optimizer.momentum': 0.9,
+      'optimizer.weight_decay': 0, 'optimizer.clip_norm': 1,
+      'optimizer.schedule.name': 'cosine', 'averaging': None})
+  assert [p.config.optimizer.learning_rate for p in sweep.points] == rates
+  assert sweep.section.seeds == 3
+  for point in sweep.points:
+    splits = point.development.data.split.split('+')
+    assert {s[s.index('['):] for s in splits} == {f'[:{100 - held_out}%]'}

@@ -1,5 +1,7 @@
 """The plot of a sweep shows every setting."""
 
+import pytest
+
 from vit_jax import metrics
 from vit_jax.extras import plots
 from vit_jax.extras.sweep import sweep_plot
@@ -7,32 +9,29 @@ from vit_jax.extras.sweep import sweep_plot
 FIELD = 'optimizer.learning_rate'
 
 
-def draw(values, monkeypatch):
-  """Returns the axes and the legend texts of a sweep."""
-  figures = []
-  monkeypatch.setattr(plots, 'save', lambda fig, path: figures.append(fig))
-  rows = [{'values': {FIELD: rate}, 'value': value}
-          for rate, value in values.items()]
-  best = max((row for row in rows if row['value'] is not None),
-             key=lambda row: row['value'])
+@pytest.fixture(name='figures')
+def _figures(monkeypatch):
+  """Figures that are saved."""
+  found = []
+  monkeypatch.setattr(plots, 'save', lambda fig, path: found.append(fig))
+  return found
+
+
+def test_diverged_runs_are_marked(figures):
+  rows = [{'values': {FIELD: rate}, 'value': value} for rate, value in (
+      (0.001, 0.5), (0.01, 0.7), (1.0, None))]
   sweep_plot.sweep({
-      'plan': {'grid': {FIELD: list(values)}, 'metric': 'val/accuracy'},
-      'grid': rows, 'best': best, 'final': None}, 'sweep.png', percent=True)
+      'plan': {'grid': {FIELD: [0.001, 0.01, 1.0]}, 'metric': 'val/accuracy'},
+      'grid': rows, 'best': rows[1], 'final': None}, 'sweep.png', percent=True)
   (fig,) = figures
-  return fig.axes[0], {text.get_text() for text in fig.legends[0].get_texts()}
-
-
-def test_diverged_runs_are_marked(monkeypatch):
-  axes, words = draw({0.001: 0.5, 0.01: 0.7, 1.0: None}, monkeypatch)
-  assert 'diverged' in words
-  (marks,) = [line for line in axes.lines if line.get_label() == 'diverged']
+  assert 'diverged' in {text.get_text() for text in fig.legends[0].get_texts()}
+  (marks,) = [line for line in fig.axes[0].lines
+              if line.get_label() == 'diverged']
   assert list(marks.get_xdata()) == [2]
-  assert axes.get_xlim()[1] > 2
+  assert fig.axes[0].get_xlim()[1] > 2
 
 
-def test_each_task_has_a_panel_and_each_row_a_line(monkeypatch):
-  figures = []
-  monkeypatch.setattr(plots, 'save', lambda fig, path: figures.append(fig))
+def test_each_task_has_a_panel_and_each_row_a_line(figures):
   sweep_plot.cells({'columns': 'images per class', 'cells': [
       {'panel': panel, 'row': row, 'column': column, 'metric': 'test/accuracy',
        'mean': mean, 'std': std}

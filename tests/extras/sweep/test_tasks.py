@@ -136,13 +136,10 @@ def test_means_are_over_all_panels():
   assert found == {('fine-tuned', '5'): pytest.approx(0.6)}
 
 
-def test_flags_take_precedence_over_tasks():
+def test_flags_take_precedence_over_tasks_which_keep_their_changes(tmp_path):
   tasks = plan('datasets=digits,images=5+all', 'total.steps=7')
   assert {sweep.config.total.steps for sweep in tasks.values()} == {7}
   assert not tasks['digits_frozen'].section.grid
-
-
-def test_a_task_keeps_its_changes_in_its_own_grid(tmp_path):
   file = toy.write(tmp_path / 'own.py', **toy.CONFIG, sweep={'tasks': {'a': {
       'data': {'resolution': 16}, 'sweep': {
           'grid': {'model': {'width': [8, 16]}}}}}})
@@ -151,12 +148,13 @@ def test_a_task_keeps_its_changes_in_its_own_grid(tmp_path):
       (8, 16), (16, 16)]
 
 
-@pytest.mark.parametrize(('section', 'message'), [
-    ({'report': {'a/b': 'test/accuracy'}}, 'form PANEL/ROW/COLUMN'),
-    ({'soup': 'greedy'}, "soup is 'greedy', but different tasks")])
-def test_wrong_settings_are_errors(section, message):
+@pytest.mark.parametrize(('datasets', 'section', 'message'), [
+    ('digits', {'report': {'a/b': 'test/accuracy'}}, 'form PANEL/ROW/COLUMN'),
+    ('digits', {'soup': 'greedy'}, "soup is 'greedy', but different tasks"),
+    ('a/x+b/x', {}, 'two have the same last name')])
+def test_wrong_settings_are_errors(datasets, section, message):
   with pytest.raises(ValueError, match=message):
-    plan('datasets=digits', **section)
+    plan(f'datasets={datasets}', **section)
 
 
 def test_metrics_of_the_table_are_checked_before_training(tmp_path, training):
@@ -182,8 +180,3 @@ def test_a_path_may_contain_a_plus():
   content = config_file.read(f'{TRANSFER}:datasets=digits+/a++b/cats++dogs')
   assert {task['data']['source'] for task in content['sweep']['tasks'].values()
           } == {'digits', '/a+b/cats+dogs'}
-
-
-def test_datasets_need_different_names():
-  with pytest.raises(ValueError, match='two have the same last name'):
-    plan('datasets=a/x+b/x')

@@ -9,32 +9,11 @@ import pytest
 import scipy.special
 
 from tests import random_models
+from tests.models import test_vit
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.models import factory
 
-RNG = np.random.default_rng(0)
-TINY = {'width': 12, 'depth': 3, 'mlp_dim': 20, 'num_heads': 3, 'patch': 4}
-CLASSES = 5
 ROTARY = {'width': 24, 'depth': 2}  # Heads of 8 channels.
-
-
-def build(image=(8, 8, 3), **section):
-  """Returns the model and the shapes of its parameters: nothing compiles."""
-  model = factory.build(
-      factory.parse({**TINY, **section}), num_classes=CLASSES)
-  return model, random_models.shapes_of(
-      model, jax.ShapeDtypeStruct((2, *image), jnp.float32))
-
-
-def randomized(shapes):
-  """Returns random values for all parameters."""
-  return jax.tree.map(
-      lambda leaf: jnp.asarray(
-          RNG.normal(size=leaf.shape) * 0.4, jnp.float32), shapes)
-
-
-def random_images(*shape):
-  return jnp.asarray(RNG.normal(size=shape), jnp.float32)
 
 
 def layer_norm(x, p, epsilon):
@@ -46,11 +25,8 @@ def layer_norm(x, p, epsilon):
 
 
 def gelu(x, kind):
-  if kind == 'quick':
-    return x / (1 + np.exp(-1.702 * x))
-  if kind == 'exact':
-    return x * 0.5 * (1 + scipy.special.erf(x / np.sqrt(2)))
-  return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+  return x / (1 + np.exp(-1.702 * x)) if kind == 'quick' else test_vit.gelu(
+      x, kind)
 
 
 def attend(query, key, value, bias=0):
@@ -162,18 +138,6 @@ def block(z, layer, c, grid, shared):
   return z + mlp(normed, layer['mlp'], c) * layer.get('mlp_scale', 1)
 
 
-def attention_pooling(x, p, c):
-  c = dataclasses.replace(c, num_heads=c.pool_heads or c.num_heads)
-  pooled = np.zeros((1, c.width)) + p['out']['bias']
-  for head in range(c.num_heads):
-    q, k, v = (inputs @ p[name]['kernel'][:, head] + p[name]['bias'][head]
-               for name, inputs in
-               [('query', p['probe']), ('key', x), ('value', x)])
-    pooled = pooled + attend(q, k, v) @ p['out']['kernel'][head]
-  normed = layer_norm(pooled, p['mlp_norm'], c.layer_norm_epsilon)
-  return (pooled + mlp(normed, p['mlp'], c))[0]
-
-
 def reference(params, image, c):
   """One image in float64, patch by patch, head by head."""
   c = backbone_config.general(c)
@@ -209,7 +173,9 @@ def reference(params, image, c):
   inputs = z if c.pool_prefix else z[len(start):]
   pooled = {
       'cls': lambda: z[0], 'average': lambda: inputs.mean(0),
-      'attention': lambda: attention_pooling(inputs, p['pooling'], c),
+      'attention': lambda: test_vit.attention_pooling(
+          inputs, p['pooling'], dataclasses.replace(
+              c, num_heads=c.pool_heads or c.num_heads)),
   }[c.pooling]()
   if c.pool_norm:
     pooled = layer_norm(pooled, p['pool_norm'], c.layer_norm_epsilon)
@@ -251,11 +217,66 @@ def reference(params, image, c):
     ({'num_heads': 6, 'num_kv_heads': 2, 'qk_norm': True}, (8, 8, 3)),
 ], ids=str)
 def test_forward_pass_is_the_formulas_of_the_papers(section, image):
-  model, params = build(image, name='backbone', **section)
-  params = randomized(params)
-  images = random_images(2, *image)
+  model, params = test_vit.build(image, name='backbone', **section)
+  params = test_vit.randomized(params)
+  images = test_vit.random_images(2, *image)
   got = jax.jit(lambda p, x: model.apply({'params': p}, x))(params, images)
   for i in range(2):
     random_models.assert_close(
         jax.tree.map(lambda x, i=i: x[i], got),
         reference(params, images[i], model.config), atol=1e-4)
+
+
+DIFFERENTIAL = {
+    'name': 'backbone', 'width': 16, 'depth': 2, 'mlp_dim': 16, 'num_heads': 2,
+    'patch': 4, 'differential': True}
+
+
+def test_differential_attention_is_the_formula_of_the_paper():
+  model = factory.build(factory.parse({
+      **DIFFERENTIAL, 'depth': 1, 'position': 'none'}), num_classes=3)
+  images = jax.random.normal(jax.random.key(0), (2, 8, 8, 3))
+  params = random_models.randomize(model, images, scale=0.5, seed=1)
+  outputs = model.apply({'params': params}, images, capture=True)
+  layer = jax.tree.map(lambda x: np.float64(x[0]), params['encoder']['layers'])
+  x = np.float64(outputs['embedded'])
+  normed = layer_norm(x, layer['attention_norm'], 1e-6)
+  attention = layer['attention']
+  query, key, value = (
+      np.einsum('btw,wnh->bnth', normed, attention['qkv_kernel'][:, i])
+      + attention['qkv_bias'][i][:, None] for i in range(3))
+
+  def softmax(half):
+    logits = query[..., half] @ key[..., half].swapaxes(2, 3) / 2  # sqrt(4).
+    return np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+
+  difference = attention['difference']
+  q1, k1, q2, k2 = difference['lambdas']
+  factor = np.exp(q1 @ k1) - np.exp(q2 @ k2) + 0.2  # 0.8 - 0.6, layer 1.
+  weights = softmax(slice(4)) - factor * softmax(slice(4, 8))
+  values = weights @ value
+  values /= np.sqrt(np.square(values).mean(axis=-1, keepdims=True) + 1e-5)
+  values *= 0.8 * difference['norm']['scale']
+  after = x + attention['out']['bias'] + np.einsum(
+      'bnth,nhw->btw', values, attention['out']['kernel'])
+  captured = outputs['layers']
+  np.testing.assert_allclose(captured['attention'][0], weights, atol=1e-5)
+  np.testing.assert_allclose(captured['after_attention'][0], after, atol=1e-5)
+
+
+@pytest.mark.parametrize('settings', [
+    {'rotary': {}}, {'position': 'relative_2d'}, {'num_kv_heads': 1},
+    {'width': 14}], ids=str)
+def test_differential_attention_excludes_other_settings(settings):
+  with pytest.raises(ValueError, match='differential attention needs heads'):
+    factory.parse({**DIFFERENTIAL, **settings})
+
+
+def test_attention_pooling_is_not_differential():
+  model = factory.build(factory.parse({
+      **DIFFERENTIAL, 'parallel': True, 'pooling': 'attention',
+      'pool_heads': 16}), num_classes=3)
+  params = jax.eval_shape(lambda: factory.init(
+      model, jax.random.key(0), jnp.ones((1, 8, 8, 3))))
+  assert 'bias' in params['pooling']['mlp']['out']
+  assert 'bias' not in params['encoder']['layers']['mlp']['out']

@@ -14,14 +14,7 @@ from tests.extras.zoo import zoo_models
 from tests.weights.test_download import npz_bytes
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import open_file
-from vit_jax.extras.zoo import safetensors
 from vit_jax.weights import download
-from vit_jax.weights.formats import npz
-
-
-@pytest.fixture
-def arrays():
-  return zoo_models.arrays('npz')
 
 
 def refused(path, words, **overrides):
@@ -30,50 +23,41 @@ def refused(path, words, **overrides):
   assert str(path) in str(error.value)
 
 
-def header(data, change):
-  """Returns a .safetensors file that declares another length of its header."""
-  length = int.from_bytes(data[:8], 'little')
-  return change(length).to_bytes(8, 'little') + data[8:]
+def header(change):
+  """Returns a change of the length of its header that a file declares."""
+  def damage(data):
+    length = int.from_bytes(data[:8], 'little')
+    return change(length, data).to_bytes(8, 'little') + data[8:]
+  return damage
 
 
+CUTS = [lambda x: x[:9], lambda x: x[:200], lambda x: x[:len(x) // 2],
+        lambda x: x[:-1]]
 TRUNCATED = 'x is truncated or damaged'
 NO_WEIGHTS = 'x is not a file of weights, or truncated'
-DAMAGE = {
-    'npz of 9 bytes': ('npz', lambda x: x[:9], TRUNCATED),
-    'npz of 200 bytes': ('npz', lambda x: x[:200], TRUNCATED),
-    'half an npz': ('npz', lambda x: x[:len(x) // 2], TRUNCATED),
-    'npz without its last byte': ('npz', lambda x: x[:-1], TRUNCATED),
-    'npz without bytes inside': (
-        'npz', lambda x: x[:300] + x[400:], TRUNCATED),
-    'safetensors of 9 bytes': ('timm', lambda x: x[:9], TRUNCATED),
-    'safetensors of 200 bytes': ('timm', lambda x: x[:200], TRUNCATED),
-    'half a safetensors': ('timm', lambda x: x[:len(x) // 2], TRUNCATED),
-    'safetensors without its last byte': ('timm', lambda x: x[:-1], TRUNCATED),
-    'safetensors with more bytes': ('timm', lambda x: x + b'0', TRUNCATED),
-    'shorter header': (
-        'timm', lambda x: header(x, lambda n: n - 8), TRUNCATED),
-    'longer header': ('timm', lambda x: header(x, lambda n: n + 8), TRUNCATED),
-    'header beyond the file': (
-        'timm', lambda x: header(x, lambda n: len(x)), TRUNCATED),
-    'header of any length': (
-        'timm', lambda x: header(x, lambda n: 2**63), NO_WEIGHTS),
-    'truncated state dict, with or without torch': (
-        'pytorch', lambda x: x[:-30], TRUNCATED),
-    'empty file': ('npz', lambda x: b'', NO_WEIGHTS + ': 0 bytes'),
-    'web page': ('npz', lambda x: b'<!DOCTYPE html><html>Please log in</html>',
-                 f'{NO_WEIGHTS}: .*html'),
-    'web page for safetensors': (
-        'timm', lambda x: b'<html>404</html>', f'{NO_WEIGHTS}: .*html')}
+PAGE = b'<!DOCTYPE html><html>Please log in</html>'
+DAMAGE = [
+    *(('npz', cut, TRUNCATED) for cut in CUTS),
+    ('npz', lambda x: x[:300] + x[400:], TRUNCATED),
+    ('npz', lambda x: b'', NO_WEIGHTS + ': 0 bytes'),
+    ('npz', lambda x: PAGE, f'{NO_WEIGHTS}: .*html'),
+    *(('timm', cut, TRUNCATED) for cut in CUTS),
+    ('timm', lambda x: x + b'0', TRUNCATED),
+    *(('timm', header(change), TRUNCATED) for change in (
+        lambda n, data: n - 8, lambda n, data: n + 8,
+        lambda n, data: len(data))),
+    ('timm', header(lambda n, data: 2**63), NO_WEIGHTS),
+    ('timm', lambda x: PAGE, f'{NO_WEIGHTS}: .*html'),
+    # With or without torch.
+    ('pytorch', lambda x: x[:-30], TRUNCATED)]
 
 
 def content(family, path):
   """Returns a complete file."""
-  if family == 'pytorch':
-    with zipfile.ZipFile(path, 'w') as archive:
-      archive.writestr('x/data.pkl', bytes(100))
-  else:
-    module = {'npz': npz, 'timm': safetensors}[family]
-    module.write(path, zoo_models.arrays(family))
+  if family != 'pytorch':
+    return zoo_models.write(path, family).read_bytes()
+  with zipfile.ZipFile(path, 'w') as archive:
+    archive.writestr('x/data.pkl', bytes(100))
   return path.read_bytes()
 
 
@@ -92,18 +76,16 @@ def test_the_content_determines_the_format(content, expected, tmp_path):
     assert open_file.format_of(tmp_path / 'x.npz') == expected
 
 
-@pytest.mark.parametrize('kind', DAMAGE)
-def test_a_damaged_file_is_an_error(kind, tmp_path):
-  family, damage, words = DAMAGE[kind]
+@pytest.mark.parametrize(('family', 'damage', 'words'), DAMAGE)
+def test_a_damaged_file_is_an_error(family, damage, words, tmp_path):
   data = content(family, tmp_path / 'x')
   (tmp_path / 'x').write_bytes(damage(data))
   refused(tmp_path / 'x', words, num_heads=2)
 
 
-@pytest.mark.parametrize('kind', DAMAGE)
+@pytest.mark.parametrize(('family', 'damage', 'words'), DAMAGE[3::4])
 def test_a_damaged_download_is_fetched_again(
-    kind, site, tmp_path, cached_files):
-  family, damage, words = DAMAGE[kind]
+    family, damage, words, site, tmp_path, cached_files):
   data = content(family, tmp_path / 'x')
   address = f'{site.address}/x'
   words = f'{address} was discarded, and the next call downloads .*: {words}'
@@ -133,22 +115,21 @@ def test_a_disk_that_fails_is_not_taken_for_a_damaged_file(
   assert cached_files() == held
 
 
-@pytest.mark.parametrize('content', [
+@pytest.mark.parametrize('damaged', [
     b'', b'{"mean": [0.', b'<html>Please log in</html>', b'\xff\xfe{'])
 @pytest.mark.parametrize(('form', 'name'), [
     ('npz', 'x.json'), ('timm', 'config.json'),
     ('timm', 'preprocessor_config.json')])
-def test_damaged_settings_are_an_error(form, name, content, tmp_path):
+def test_damaged_settings_are_an_error(form, name, damaged, tmp_path):
+  saved = tmp_path / 'saved'
   random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32).save(
-      tmp_path / 'saved' / 'x.npz' if form == 'npz' else tmp_path / 'saved',
-      form=form)
+      saved / 'x.npz' if form == 'npz' else saved, form=form)
   if form != 'npz':  # Without our own metadata, config.json is read.
-    safetensors.write(tmp_path / 'saved/model.safetensors',
-                      zoo_models.arrays(form))
-  foreign.load(tmp_path / 'saved')
-  (tmp_path / 'saved' / name).write_bytes(content)
+    zoo_models.write(saved / 'model.safetensors', form)
+  foreign.load(saved)
+  (saved / name).write_bytes(damaged)
   with pytest.raises(ValueError, match=rf'{name} is (malformed|not|JSON|UTF)'):
-    foreign.load(tmp_path / 'saved')
+    foreign.load(saved)
 
 
 def test_a_damaged_shard_is_an_error(tmp_path):
@@ -156,11 +137,11 @@ def test_a_damaged_shard_is_an_error(tmp_path):
   first = sorted(arrays)[0]
   shards = {'a.safetensors': {first: arrays.pop(first)},
             'b.safetensors': arrays}
-  for name, content in shards.items():
-    safetensors.write(tmp_path / name, content)
+  for name, found in shards.items():
+    zoo_models.write(tmp_path / name, 'timm', found)
   (tmp_path / 'm.safetensors.index.json').write_text(json.dumps({
-      'weight_map': {array: name for name, content in shards.items()
-                     for array in content}}))
+      'weight_map': {array: name for name, found in shards.items()
+                     for array in found}}))
   foreign.load(tmp_path, {'num_heads': 2})
   whole = (tmp_path / 'b.safetensors').read_bytes()
   (tmp_path / 'b.safetensors').write_bytes(whole[:-1])
@@ -169,47 +150,28 @@ def test_a_damaged_shard_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize(('held', 'words'), [
-    ({}, 'Found: nothing'), ({'cat.jpg': b'\xff\xd8'}, 'Found: cat.jpg'),
-    ({'config.json': b'{}', 'notes.txt': b'x'}, 'Found: config.json, notes'),
-    ({'model.safetensors': b''}, 'neither weights')])
-def test_a_folder_without_weights_is_an_error(held, words, tmp_path):
-  for name, content in held.items():
-    (tmp_path / name).write_bytes(content)
+    ({}, 'Found: nothing'), ({'cat.jpg': '?'}, 'Found: cat.jpg'),
+    ({'config.json': '{}', 'notes.txt': 'x'}, 'Found: config.json, notes'),
+    ({'model.safetensors': ''}, 'neither weights'),
+    *(({'m.safetensors.index.json': index}, r'm\.safetensors\.index\.json')
+      for index in ('{}', '{"weight_map": {"a": []}}', '{', '[]'))])
+def test_a_folder_without_weights_or_with_a_malformed_index_is_an_error(
+    held, words, tmp_path):
+  for name, text in held.items():
+    (tmp_path / name).write_text(text)
   refused(tmp_path, words)
 
 
-def test_an_object_array_is_never_unpickled(arrays, tmp_path):
+def test_an_object_array_is_never_unpickled(tmp_path):
   class Program:
     def __reduce__(self):
       return (tmp_path.joinpath('ran').touch, ())
 
   with (tmp_path / 'x').open('wb') as file:
-    np.savez(file, **{**arrays, 'cls': np.array([Program()], object)})
+    np.savez(file, **{
+        **zoo_models.arrays('npz'), 'cls': np.array([Program()], object)})
   refused(tmp_path / 'x', 'cls.npy is an array of Python objects')
   assert not (tmp_path / 'ran').exists()
-
-
-@pytest.mark.parametrize('shape', [(), (3, 4)])
-@pytest.mark.parametrize('name', [
-    'embedding/kernel', 'head/bias',
-    'Transformer/posembed_input/pos_embedding',
-    'Transformer/encoderblock_0/LayerNorm_0/scale'])
-def test_an_array_with_another_number_of_axes_is_an_error(
-    name, shape, arrays, tmp_path):
-  if len(shape) == arrays[name].ndim:
-    shape = (5, *shape)
-  npz.write(tmp_path / 'x', {**arrays, name: np.ones(shape, np.float32)})
-  with pytest.raises(ValueError, match=f'{name}.*expected|expected.*{name}'):
-    foreign.load(tmp_path / 'x')
-
-
-@pytest.mark.parametrize('index', [
-    '{}', '{"weight_map": {"a": []}}', '{', '[]'])
-def test_a_malformed_index_of_shards_is_an_error(index, tmp_path):
-  file = tmp_path / 'm.safetensors.index.json'
-  file.write_text(index)
-  with pytest.raises(ValueError, match=r'm\.safetensors\.index\.json'):
-    foreign.load(tmp_path)
 
 
 def test_a_remote_folder_is_copied_once(tmp_path, monkeypatch, cached_files):

@@ -8,12 +8,10 @@ import numpy as np
 import optax
 import pytest
 
-from tests import leaves
 from tests import random_models
 from tests import toy
 import vit_jax
 from vit_jax import objectives
-from vit_jax import registry
 from vit_jax import tree
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import load_config
@@ -142,9 +140,8 @@ def cost(step, inputs):
 @pytest.mark.parametrize('parts', PARTS, ids=str)
 def test_a_step_costs_what_that_of_the_smallest_patches_does(parts):
   flexible, (smallest, _) = steps(parts)
-  found, expected = cost(flexible, drawn(0)), cost(smallest, batch())
-  assert found[0] < 1.1 * expected[0]
-  assert found[1] < 1.1 * expected[1]
+  for found, expected in zip(cost(flexible, drawn(0)), cost(smallest, batch())):
+    assert found < 1.1 * expected
 
 
 @pytest.mark.slow
@@ -180,28 +177,15 @@ def test_evaluation_is_at_the_patch_size_of_the_model():
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-@pytest.mark.skipif(not leaves.has(registry.LORA), reason='It adapts.')
-@pytest.mark.slow
-def test_adapters_train_with_every_size():
-  built = toy.build(objective=OBJECTIVE, lora={'rank': 2}, optimizer={
-      'frozen': ['(?!lora/|head/).*']})
-  batches = built.batches(start_step=0)
-  state, _ = built.train_step(built.init_state(), next(batches))
-  state, _ = built.train_step(state, next(batches))
-  batches.close()
-  assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(
-      state.params['lora']))
-
-
 @pytest.mark.slow
 def test_the_sizes_are_the_same_after_resuming_and_on_several_devices():
   build = functools.partial(
-      toy.build, objective=OBJECTIVE, total={'steps': 6})
+      toy.build, objective=OBJECTIVE, total={'steps': 4})
   experiment = build()
-  _, whole = toy.take_steps(experiment, experiment.init_state(), last=6)
+  _, whole = toy.take_steps(experiment, experiment.init_state(), last=4)
   experiment = build(devices=2, accumulation=2)
-  state, first = toy.take_steps(experiment, experiment.init_state(), last=3)
-  _, rest = toy.take_steps(experiment, state, first=3, last=6)
+  state, first = toy.take_steps(experiment, experiment.init_state(), last=2)
+  _, rest = toy.take_steps(experiment, state, first=2, last=4)
   np.testing.assert_allclose([*first, *rest], whole, rtol=1e-4)
 
 
@@ -233,15 +217,15 @@ def test_an_earlier_config_names_the_new_settings():
 @pytest.mark.slow  # Trains.
 def test_runs_of_earlier_versions_predict_evaluate_and_resume(tmp_path):
   config = toy.config(evals={'test': {'split': 'test[:8]'}})
-  vit_jax.train(vit_jax.build(config), tmp_path)
-  images = np.random.default_rng(0).integers(
-      0, 256, (2, 8, 8, 3), dtype=np.uint8)
-  predict = lambda: vit_jax.load(tmp_path).predict(list(images))
-  expected = predict(), vit_jax.evaluate(tmp_path)
+  before = vit_jax.train(vit_jax.build(config), tmp_path)
+  images = list(np.zeros((2, 8, 8, 3), np.uint8))
+  expected = vit_jax.load(tmp_path, log=None).predict(images)
   step, = (tmp_path / paths.FOLDER / paths.LATEST).iterdir()
   random_models.edit_config(step, lambda config: config['model'].update(
       patch_sizes=[2, 4]))
-  assert (predict(), vit_jax.evaluate(tmp_path)) == expected
+  assert vit_jax.load(tmp_path, log=None).predict(images) == expected
+  assert vit_jax.evaluate(tmp_path)['test/loss'] == pytest.approx(
+      before['metrics']['test/loss'])
   summary = vit_jax.train(vit_jax.build({
       **config, 'total': {'steps': 4}, 'objective': OBJECTIVE}), tmp_path)
   assert summary['steps'] == 4

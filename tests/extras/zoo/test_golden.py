@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from tests.extras.zoo import zoo_models
 import vit_jax
 from vit_jax.extras.zoo import safetensors
 from vit_jax.weights.formats import npz
@@ -17,13 +18,18 @@ MODERN = sorted(f'{path.parent.name}/{path.stem}' for path in (
 HUGGINGFACE = sorted(path.stem for path in GOLDEN.glob('huggingface/*.npz'))
 
 
-def write_folder(folder, path, arrays):
-  """Writes the weights and config.json of a golden file."""
-  with np.load(GOLDEN / path) as file:
-    config = str(file['config'])
+def load(folder, name, arrays):
+  """Loads the weights and config.json of a golden file from a folder."""
   folder.mkdir()
-  safetensors.write(folder / 'model.safetensors', arrays)
-  (folder / 'config.json').write_text(config)
+  with np.load(GOLDEN / f'{name}.npz') as file:
+    config = json.loads(str(file['config']))
+  return vit_jax.load(zoo_models.write_folder(
+      folder, 'timm', config, found=arrays), log=None)
+
+
+def output(model, images):
+  return model(images)[
+      'logits' if model.config.num_classes else 'representation']
 
 
 def assert_close(found, expected, tolerance=1e-5):
@@ -36,11 +42,6 @@ def assert_saved(written, arrays, *, changed=()):
   assert set(written.shapes) == set(arrays)
   for key in set(arrays) - {*changed}:
     assert np.array_equal(written.read(key), arrays[key]), key
-
-
-def is_naflex(name):
-  """Whether a model is written as a ViT for images of one size."""
-  return 'naflex' in name and 'parfac' not in name
 
 
 def check_same_logits(model, images, folder, start):
@@ -83,11 +84,11 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
                                   for name in MODERN])
 def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
   arrays, images, logits = golden(name)
-  write_folder(tmp_path / 'in', f'{name}.npz', arrays)
-  model = vit_jax.load(tmp_path / 'in', log=None)
+  model = load(tmp_path / 'in', name, arrays)
   assert_close(model(images)['logits'], logits)
   model.save(tmp_path / 'out', form='timm')
-  if is_naflex(name):
+  # A ViT for images of one size.
+  if 'naflex' in name and 'parfac' not in name:
     check_same_logits(model, images, tmp_path / 'out', 'vit_')
     return
   written = safetensors.open_file(tmp_path / 'out' / 'model.safetensors')
@@ -102,10 +103,8 @@ def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
 @pytest.mark.parametrize('name', HUGGINGFACE)
 def test_outputs_are_those_of_a_hugging_face_model(name, golden, tmp_path):
   arrays, images, expected = golden(f'huggingface/{name}')
-  write_folder(tmp_path / 'in', f'huggingface/{name}.npz', arrays)
-  model = vit_jax.load(tmp_path / 'in', log=None)
-  assert_close(model(images)[
-      'logits' if model.config.num_classes else 'representation'], expected)
+  model = load(tmp_path / 'in', f'huggingface/{name}', arrays)
+  assert_close(output(model, images), expected)
 
 
 @pytest.mark.parametrize(('name', 'registers'), [
@@ -115,8 +114,7 @@ def test_features_are_those_of_a_papers_own_code(
   arrays, images, expected = golden(f'papers/{name}')
   safetensors.write(tmp_path / 'x', arrays)
   model = vit_jax.load(tmp_path / 'x', log=None, resolution=32, num_heads=2)
-  assert_close(model(images)[
-      'logits' if model.config.num_classes else 'representation'], expected)
+  assert_close(output(model, images), expected)
   assert model.config.registers == registers
 
 

@@ -35,9 +35,8 @@ FAMILIES = {
     'SigLIP': 'vit_base_patch16_siglip_224',
     'timm gap': 'vit_medium_patch16_rope_reg1_gap_256',
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
-# These have most components: gates, registers, relative and rotary positions.
-TYPICAL = {
-    'DINOv2 g with registers', 'RoPE-ViT mixed', 'differential, paired'}
+# These have most components: gates, registers, scales, rotary positions.
+TYPICAL = {'DINOv3 plus', 'differential, paired'}
 SETTINGS = {
     'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
     # Components of models that are not among the variants.

@@ -1,24 +1,25 @@
 """A load reports whether settings were declared, inferred or assumed."""
 
 import json
+import pathlib
 
 import pytest
 
 from tests import random_models
 from tests.extras.zoo import zoo_models
 import vit_jax
-from vit_jax import console
 from vit_jax.extras.zoo import foreign
-from vit_jax.extras.zoo import safetensors
-from vit_jax.weights import adapt
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import npz
 
 
 def load(tmp_path, family, settings, **overrides):
-  arrays = zoo_models.arrays(family, **settings)
-  (npz if family == 'npz' else safetensors).write(tmp_path / 'x', arrays)
-  return foreign.load(tmp_path / 'x', overrides)
+  return foreign.load(
+      zoo_models.write(tmp_path / 'x', family, **settings), overrides)
+
+
+def given(loaded):
+  return {name for name, origin in loaded.settings.items()
+          if origin == weights_lib.GIVEN}
 
 
 def test_settings_are_reported_unless_they_are_given(tmp_path):
@@ -29,8 +30,7 @@ def test_settings_are_reported_unless_they_are_given(tmp_path):
       'std=(0.229, 0.224, 0.225)',
       '  assumed: ops=resize(size=(64, 64)), central_crop(size=(32, 32))',
       '  overrides: num_heads=2, crop=0.5')
-  assert {name for name, origin in loaded.settings.items()
-          if origin == weights_lib.GIVEN} == {'num_heads'}
+  assert given(loaded) == {'num_heads'}
 
 
 def test_the_size_of_images_is_reported_beside_that_of_the_positions(tmp_path):
@@ -51,11 +51,12 @@ def test_the_size_of_images_is_reported_beside_that_of_the_positions(tmp_path):
 def test_the_origin_of_the_heads_is_reported(
     config, origin, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  safetensors.write('x', zoo_models.arrays(
-      'timm', (224, 224), variant='Ti/16', num_classes=1))
   if config:
     (tmp_path / 'config.json').write_text(json.dumps(config))
-  assert foreign.load('x').settings['num_heads'] == origin
+  loaded = foreign.load(zoo_models.write(
+      pathlib.Path('x'), 'timm', resolution=(224, 224), variant='Ti/16',
+      num_classes=1))
+  assert loaded.settings['num_heads'] == origin
 
 
 def test_heads_in_the_shapes_of_arrays_are_inferred(tmp_path):
@@ -73,15 +74,7 @@ def test_regressions_have_named_targets(labels, noun):
   assert f'  model: 1 {noun}, ' in model.summary[1]
 
 
-def test_given_operations_are_not_declared(tmp_path):
-  random_models.make_tiny(num_classes=5).save(tmp_path / 'x')
-  settings = vit_jax.load(
-      tmp_path / 'x', log=None, ops=[{'op': 'resize'}]).settings
-  assert {name for name, origin in settings.items()
-          if origin == weights_lib.GIVEN} == {'ops'}
-
-
-def test_a_run_declares_its_settings(tmp_path):
+def test_a_run_declares_its_settings_unless_they_are_given(tmp_path):
   random_models.make_tiny(num_classes=5).save(tmp_path / 'x')
   lines = []
   vit_jax.load(tmp_path / 'x', log=lines.append, std=0.25)
@@ -90,30 +83,13 @@ def test_a_run_declares_its_settings(tmp_path):
       'ops=resize(shorter=40, method=bicubic, rounding=torchvision), '
       'central_crop(size=(32, 32), rounding=torchvision), '
       'labels=a, b, c, d, ..., num_heads=2']
+  assert given(vit_jax.load(
+      tmp_path / 'x', log=None, ops=[{'op': 'resize'}])) == {'ops'}
 
 
 def test_a_copied_npz_names_the_file_that_it_lacks(tmp_path):
   random_models.make_tiny(num_classes=5).save(tmp_path / 'x.npz', form='npz')
-  assert 'no x.json beside it' not in '\n'.join(
-      foreign.load(tmp_path / 'x.npz').summary)
-  (tmp_path / 'x.json').unlink()
-  assert 'no x.json beside it' in '\n'.join(
-      foreign.load(tmp_path / 'x.npz').summary)
-
-
-def test_new_and_ignored_parameters_have_one_shape():
-  lines = adapt.report([adapt.Row('a', 'new', None, (4, 8)),
-                        adapt.Row('b', 'ignored', (3,), None),
-                        adapt.Row('c', 'resized', (3,), (4,))]).splitlines()
-  assert lines[:3] == ['  new:      a (4, 8)', '  ignored:  b (3,)',
-                       '  resized:  c (3,) -> (4,)']
-
-
-def test_long_lines_of_the_report_fit_a_terminal():
-  name = 'masked_patch/decoder/layers/attention/output/kernel'
-  report = adapt.report(
-      [adapt.Row(name, 'resized', (12, 6, 64, 384), (12, 6, 64, 192))])
-  wrapped = console.wrap(report, width=80).splitlines()
-  assert max(map(len, wrapped)) <= 80
-  assert ' '.join(map(str.strip, wrapped)) == ' '.join(
-      map(str.strip, report.splitlines()))
+  for copied in (False, True):
+    text = '\n'.join(foreign.load(tmp_path / 'x.npz').summary)
+    assert ('no x.json beside it' in text) == copied
+    (tmp_path / 'x.json').unlink(missing_ok=True)

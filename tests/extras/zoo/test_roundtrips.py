@@ -51,7 +51,6 @@ BACKBONES = {
     'an MLP of offsets': {
         'position': 'relative_mlp', 'position_at': 'shared', 'gelu': 'exact',
         'position_mlp_dim': 7, 'qk_norm': True, 'post_norm': True},
-    'residual norms': {'post_norm': True, 'gelu': 'exact'},
     'residual norms, rotary': {
         'post_norm': True, 'gelu': 'exact', 'num_heads': 3,
         'rotary': {'reference': 16}},
@@ -65,25 +64,6 @@ BACKBONES = {
     'differential, parallel': {'differential': True, 'parallel': True},
     'paired': {'paired': True, 'layer_scale': 0.1, 'gelu': 'exact'},
     'norms of queries and keys': {'qk_norm': True}}
-# Models of Hugging Face that only that format and our own can store.
-HEADS = {
-    'DINOv2 with its classifier': {
-        'layer_scale': 1e-5, 'pooling': 'cls_average', 'mlp_dim': 24}}
-# Models of Hugging Face's folders.
-TOWERS = {
-    'DINOv2': {'layer_scale': 1e-5, 'mlp': 'swiglu', 'mlp_dim': 16,
-               'registers': 2, 'num_classes': 0},
-    'DINOv3 with biases': {
-        **BACKBONES['DINOv3'], 'qkv_bias': True, 'key_bias': False,
-        'num_classes': 0},
-    'CLIP without a head': {**BACKBONES['CLIP'], 'num_classes': 0},
-    'SigLIP': {'pooling': 'attention', 'num_classes': 0},
-    'I-JEPA': {'pooling': 'average', 'num_classes': 0},
-    'Pixio': {'pooling': 'cls_registers', 'registers': 2, 'num_classes': 0,
-              'mlp_dim': 24},
-    'AIMv2 without a head': {
-        **BACKBONES['AIMv2'], 'qkv_bias': False, 'num_classes': 0},
-    'TIPSv2': {'layer_scale': 1.0, 'registers': 1, 'num_classes': 0}}
 SETTINGS = {
     'plain': {},
     'no classes': {'num_classes': 0},
@@ -114,21 +94,24 @@ SETTINGS = {
                  'qkv_bias': False},
     'rotary registers': {
         'rotary': {'register_base': 100.0}, 'registers': 4, 'num_heads': 3},
-    **BACKBONES, **HEADS, **TOWERS,
+    'tokens and their average': {
+        'layer_scale': 1e-5, 'pooling': 'cls_average', 'mlp_dim': 24},
+    'tokens and registers': {'pooling': 'cls_registers', 'registers': 2},
+    **BACKBONES,
 }
 ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
     'positions in every layer', 'axial', 'grouped queries',
-    'rotary registers'}
+    'rotary registers', 'tokens and their average', 'tokens and registers'}
 WITHOUT_SCALE = 'differential, parallel'  # timm's have a layer scale.
 REFUSED = {
     'orbax': set(),
-    'npz': {*set(ONLY_ORBAX) - {'sine-cosine positions'}, 'parallel',
+    'npz': {*ONLY_ORBAX - {'sine-cosine positions'}, 'parallel',
             'registers', 'registers without positions', 'registers, average',
             'layer scale', 'norm after pooling', 'no qkv bias',
             'class token without position',
-            *BACKBONES, *HEADS, *set(TOWERS) - {'SigLIP', 'I-JEPA'}},
-    'timm': {*ONLY_ORBAX, *HEADS, 'representation', 'Pixio', WITHOUT_SCALE,
+            *BACKBONES},
+    'timm': {*ONLY_ORBAX, 'representation', WITHOUT_SCALE,
              'settings that no array shows'}}
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from tests.commands import test_convert
 from tests.commands.test_convert import source  # noqa: F401
 from tests.weights import test_save as trunk
 import vit_jax
@@ -36,16 +35,6 @@ def test_timm_gets_no_models_of_other_than_8_bit_images(changes, tmp_path):
 def test_an_npz_file_has_no_register(settings, tmp_path):
   with pytest.raises(ValueError, match="of 'backbone'. Save it as orbax"):
     save(tmp_path / 'x.npz', 'npz', registers=1, **settings)
-
-
-def test_nothing_is_overwritten(tmp_path):
-  trunk.test_nothing_is_overwritten('timm', tmp_path)
-
-
-def test_half_precision_halves_the_file_and_rounds_once(
-    source, tmp_path, capsys):  # noqa: F811
-  test_convert.test_half_precision_halves_the_file_and_rounds_once(
-      'timm', 'bfloat16', source, tmp_path, capsys)
 
 
 def test_a_note_names_the_epsilons_of_a_network_in_timm(tmp_path):

@@ -1,10 +1,8 @@
 """What the trunk's tests check of a ViT holds for backbones, too."""
 
 import pytest
-from tests.inference.test_class_names import model  # noqa: F401
 
 from tests import random_models
-from tests.inference import test_class_names
 from tests.models import test_attention
 from tests.models import test_encoder
 from tests.models import test_positions
@@ -16,10 +14,6 @@ from tests.objectives import test_masked_patch
 from tests.parallel import test_golden_shardings
 from tests.weights import test_adapt
 from tests.weights import test_published
-from tests.weights.formats import test_orbax
-from tests.weights.formats.test_orbax import run  # noqa: F401
-from vit_jax import schema
-from vit_jax.models import factory
 
 B16 = {'variant': 'B/16'}
 RELATIVE = {'position': 'relative_2d', 'position_at': 'shared'}
@@ -63,19 +57,6 @@ def test_shardings_of_22b_are_unchanged():
   test_golden_shardings.test_shardings_are_unchanged('22B/14')
 
 
-def test_settings_of_a_variant_can_be_overridden():
-  config = factory.parse({'variant': '22B/14', 'parallel': False})
-  assert (config.parallel, config.qk_norm, config.norm, config.qkv_bias) == (
-      False, True, 'rms', False)
-
-
-def test_fine_tuning_inherits_the_settings_of_22b():
-  source = schema.to_plain(factory.parse({'variant': '22B/14'}))
-  got = factory.parse(factory.inherit({'depth': 2}, source))
-  assert (got.parallel, got.qk_norm, got.norm, got.qkv_bias, got.width) == (
-      True, True, 'rms', False, 6144)
-
-
 @pytest.mark.parametrize(('section', 'words'), [
     ({'num_kv_heads': 5}, 'num_kv_heads must divide'),
     ({'position': 'relative_2d', 'position_at': 'layers'},
@@ -87,11 +68,6 @@ def test_fine_tuning_inherits_the_settings_of_22b():
 def test_incompatible_settings_are_an_error(section, words):
   test_variants.test_incompatible_settings_are_an_error(
       {**B16, **section}, words)
-
-
-def test_an_override_that_contradicts_a_checkpoint_is_an_error(run):  # noqa: F811
-  test_orbax.test_an_override_that_contradicts_a_checkpoint_is_an_error(
-      {'registers': 2}, 'registers: expected .*found nothing', run)
 
 
 @pytest.mark.parametrize('settings', [
@@ -137,10 +113,3 @@ def test_each_layer_of_a_model_has_its_own_learning_rate(section):
   pytest.importorskip(
       'tests.extras.optimizers.test_layer_decay',
   ).test_each_layer_of_a_model_has_its_own_learning_rate(section)
-
-
-@pytest.mark.parametrize(('before', 'names', 'line'), test_class_names.GIVEN)
-def test_a_load_says_how_given_names_replace_others(
-    model, before, names, line, tmp_path):  # noqa: F811
-  test_class_names.test_a_load_says_how_given_names_replace_others(
-      model, before, names, line, tmp_path, form='timm')

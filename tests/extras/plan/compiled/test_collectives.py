@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 import pytest
 
+from tests.extras.plan.compiled import test_memory_traffic
 from vit_jax.extras.plan.compiled import collectives
 
 
@@ -141,41 +142,22 @@ def test_a_collective_spread_over_fusions_counts_once():
   assert (found.kind, found.bytes) == ('all-gather', 16384)
 
 
-LOOPS = """
-%inner_condition (c: (s32[], f32[8])) -> pred[] {
-  %c = (s32[], f32[8]{0}) parameter(0)
-  %limit = s32[]{:T(128)} constant(5)
-  %i = s32[] get-tuple-element(%c), index=0
-  ROOT %less = pred[] compare(%i, %limit), direction=LT
-}
-
-%inner_body (b: (s32[], f32[8])) -> (s32[], f32[8]) {
-  %b = (s32[], f32[8]{0}) parameter(0)
-  %x = f32[8]{0} get-tuple-element(%b), index=1
-  %all-reduce.1 = f32[8]{0} all-reduce(%x), replica_groups={}, to_apply=%add
-  ROOT %t = (s32[], f32[8]{0}) tuple(%i, %all-reduce.1)
-}
-
-%outer_body (o: (s32[], f32[8])) -> (s32[], f32[8]) {
-  %o = (s32[], f32[8]{0}) parameter(0)
+# The loop of five iterations with an all-reduce, in a loop of three.
+LOOPS = test_memory_traffic.LOOP.split('\n\n', 1)[1].split('ENTRY')[0].replace(
+    '  ROOT %next', '  %all-reduce.1 = f32[8]{0} all-reduce(%product), '
+    'replica_groups={}, to_apply=%add\n  ROOT %next') + """
+%outer_body (o: f32[8]) -> f32[8] {
+  %o = f32[8]{0} parameter(0)
   %all-to-all.1 = f32[8]{0} all-to-all(%o), replica_groups={}, dimensions={0}
-  ROOT %while.1 = (s32[], f32[8]{0}) while(%o), \
-condition=%inner_condition, body=%inner_body
-}
-
-%unknown_condition (u: (s32[], f32[8])) -> pred[] {
-  %u = (s32[], f32[8]{0}) parameter(0)
-  ROOT %go = pred[] get-tuple-element(%u), index=0
+  ROOT %while.1 = f32[8]{0} while(%o), condition=%condition, body=%body
 }
 """
 
 
 def test_nested_loops_multiply():
-  text = entry(
-      'ROOT %while.2 = (s32[], f32[8]{0}) while(%p), '
-      'condition=%unknown_condition, body=%outer_body, '
-      'backend_config={"known_trip_count":{"n":"3"}}', before=LOOPS)
-  outer, inner = collectives.find(text)
+  outer, inner = collectives.find(entry(
+      'ROOT %while.2 = f32[8]{0} while(%p), condition=%less, body=%outer_body, '
+      'backend_config={"known_trip_count":{"n":"3"}}', before=LOOPS))
   assert (outer.kind, outer.loops, outer.count) == ('all-to-all', (3,), 3)
   assert (inner.kind, inner.loops, inner.count) == ('all-reduce', (3, 5), 15)
   assert collectives.total([inner, outer]) == {

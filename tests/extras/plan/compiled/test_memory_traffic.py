@@ -66,6 +66,13 @@ def test_a_loop_of_unknown_length_counts_once():
   assert memory_traffic.count(unknown) == BODY + CONDITION
 
 
+def count(*lines):
+  """Returns the traffic of a program of a few instructions."""
+  body = '\n'.join(f'  {line}' for line in lines)
+  return memory_traffic.count(
+      f'HloModule m\n\nENTRY %e (a: f32[]) -> f32[] {{\n{body}\n}}\n')
+
+
 @pytest.mark.parametrize(('shape', 'size'), [
     ('f32[8,8]{1,0}', 256), ('bf16[8,8]{1,0}', 128), ('pred[3]', 3),
     ('s4[8]{0}', 4), ('(f32[2]{0}, bf16[2]{0})', 12), ('f32[]', 4),
@@ -78,18 +85,15 @@ def test_a_loop_of_unknown_length_counts_once():
     ('f32[8,128]{1,0:T(8,128)S(1)}', 0), ('f32[8,128]{1,0:T(8,128)S(5)}', 4096),
 ])
 def test_arrays_are_padded_as_their_layout_says(shape, size):
-  text = (f'HloModule m\n\nENTRY %e (p: {shape}) -> {shape} {{\n'
-          f'  %p = {shape} parameter(0)\n  ROOT %r = {shape} negate(%p)\n}}\n')
-  assert memory_traffic.count(text) == 2 * size
+  assert count(f'%p = {shape} parameter(0)',
+               f'ROOT %r = {shape} negate(%p)') == 2 * size
 
 
 def test_the_workspace_of_a_library_call_is_not_traffic():
-  array, result = 'f32[8,8]', '(f32[8,8], u8[4096])'
-  text = (f'HloModule m\n\nENTRY %e (a: {array}) -> {result} {{\n'
-          f'  %a = {array} parameter(0)\n'
-          f'  ROOT %c = {result} custom-call(%a, %a), '
-          'custom_call_target="__cublas$gemm"\n}\n')
-  assert memory_traffic.count(text) == 3 * MATRIX
+  assert count(
+      '%a = f32[8,8] parameter(0)',
+      'ROOT %c = (f32[8,8], u8[4096]) custom-call(%a, %a), '
+      'custom_call_target="__cublas$gemm"') == 3 * MATRIX
 
 
 TILED = 'f32[8,128]{1,0:T(8,128)}'  # 4,096 bytes.
@@ -104,11 +108,10 @@ ON_CHIP = 'f32[8,128]{1,0:T(8,128)S(1)}'
     ('TILED custom-call(), custom_call_target="AllocateBuffer"', 0),
 ])
 def test_asynchronous_copies_move_only_what_they_copy(instruction, size):
-  text = (f'HloModule m\n\nENTRY %e (a: {TILED}) -> {TILED} {{\n'
-          f'  %a = {TILED} parameter(0)\n'
-          '  %pair = f32[16,128]{1,0:T(8,128)} parameter(1)\n'
-          f'  ROOT %r = {instruction.replace("TILED", TILED)}\n}}\n')
-  assert memory_traffic.count(text) == size
+  assert count(
+      f'%a = {TILED} parameter(0)',
+      '%pair = f32[16,128]{1,0:T(8,128)} parameter(1)',
+      f'ROOT %r = {instruction.replace("TILED", TILED)}') == size
 
 
 def test_other_text_is_an_error():

@@ -15,20 +15,21 @@ from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.weights import declared
-from vit_jax.weights.formats import npz
 
 PREPROCESS = resize_and_crop.parse({
     'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'crop': 0.9,
     'keep_aspect': True, 'labels': tuple('abcde')})
 
 
-def write(path, family, text, **settings):
-  arrays = zoo_models.arrays(family, **settings)
+def load(path, family, text, overrides=(), **settings):
+  """Writes weights with metadata, and loads them."""
   if family == 'npz':
-    npz.write(path, arrays)
+    zoo_models.write(path, family, **settings)
     pathlib.Path(declared.json_path(str(path))).write_text(text)
   else:
-    safetensors.write(path, arrays, metadata={'vit_jax': text})
+    safetensors.write(path, zoo_models.arrays(family, **settings),
+                      metadata={'vit_jax': text})
+  return foreign.load(path, dict(overrides))
 
 
 def metadata(*, change=(), **settings):
@@ -36,7 +37,7 @@ def metadata(*, change=(), **settings):
       random_models.make_tiny(), config=random_models.config_of(**settings),
       preprocess=PREPROCESS))
   data['model'] |= dict(change)
-  return json.dumps(data)
+  return data
 
 
 @pytest.mark.parametrize(('change', 'words'), [
@@ -48,24 +49,23 @@ def metadata(*, change=(), **settings):
     ({'num_heads': 5}, 'does not divide into 5 heads'),
     ({'depht': 3}, "Did you mean 'depth'")])
 def test_metadata_of_another_model_is_an_error(change, words, tmp_path):
-  write(tmp_path / 'x', 'timm', metadata(change=change))
   with pytest.raises(ValueError, match=f'(?s){words}') as error:
-    foreign.load(tmp_path / 'x')
+    load(tmp_path / 'x', 'timm', json.dumps(metadata(change=change)))
   assert 'vit_jax in the metadata of' in str(error.value)
 
 
-@pytest.mark.parametrize(('text', 'words'), [
-    ('{', 'Expecting'), ('[' * 100_000, 'nested too deeply'),
-    ('{"preprocess": {}}', r'needs the key.s. model'),
-    ('{"model": {}, "preprocess": {}}', 'neither a variant nor width'),
-    ('{"model": {"variant": "B/16"}, "preprocess": {}}',
-     'needs the key.s. resolution'),
-    ('{"model": {}, "preprocess": {}, "code": 1}', 'Unknown key .*code')])
-@pytest.mark.parametrize('family', ['timm', 'npz'])
+@pytest.mark.parametrize(('family', 'text', 'words'), [
+    ('npz', '{', 'Expecting'), ('npz', '[' * 100_000, 'nested too deeply'),
+    *(('timm', text, words) for text, words in (
+        ('{', 'Expecting'), ('[' * 100_000, 'nested too deeply'),
+        ('{"preprocess": {}}', r'needs the key.s. model'),
+        ('{"model": {}, "preprocess": {}}', 'neither a variant nor width'),
+        ('{"model": {"variant": "B/16"}, "preprocess": {}}',
+         'needs the key.s. resolution'),
+        ('{"model": {}, "preprocess": {}, "code": 1}', 'Unknown key .*code')))])
 def test_malformed_metadata_is_an_error(family, text, words, tmp_path):
-  write(tmp_path / 'x', family, text)
   with pytest.raises(ValueError, match=f'is malformed: .*{words}'):
-    foreign.load(tmp_path / 'x')
+    load(tmp_path / 'x', family, text)
 
 
 def test_json_of_another_npz_file_is_an_error(tmp_path):
@@ -89,35 +89,23 @@ def test_a_config_beside_our_metadata_is_not_read(tmp_path):
 
 
 def test_checksums_of_earlier_metadata_are_accepted(tmp_path):
-  text = json.dumps({**json.loads(metadata()), 'files': {'config.json': '0'}})
-  write(tmp_path / 'x', 'timm', text)
-  assert foreign.load(tmp_path / 'x').preprocess == PREPROCESS
+  text = json.dumps({**metadata(), 'files': {'config.json': '0'}})
+  assert load(tmp_path / 'x', 'timm', text).preprocess == PREPROCESS
 
 
 def test_unrelated_json_next_to_an_npz_is_ignored(tmp_path):
-  write(tmp_path / 'x.npz', 'npz', '{"epochs": 3}', gelu='exact')
-  loaded = foreign.load(tmp_path / 'x.npz')
+  loaded = load(tmp_path / 'x.npz', 'npz', '{"epochs": 3}', gelu='exact')
   assert loaded.config.gelu == 'tanh'
   assert 'x.json beside it is not that of vit_jax' in loaded.notes[0]
 
 
-@pytest.mark.parametrize(('family', 'weights', 'settings'), [
-    ('npz', 'x.npz', 'x.json'), ('timm', 'x.safetensors', 'config.json'),
-    ('timm', 'x.safetensors', 'preprocessor_config.json')])
+@pytest.mark.parametrize(('weights', 'settings'), [
+    ('x.npz', 'x.json'), ('model.safetensors', 'config.json'),
+    ('model.safetensors', 'preprocessor_config.json')])
 def test_settings_that_cannot_be_read_are_not_taken_for_none(
-    family, weights, settings, tmp_path, monkeypatch):
-  model = random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
-  if family == 'npz':
-    model.save(tmp_path / weights, form=family)
-  else:
-    model.save(tmp_path / 'saved', form=family)
-    arrays = zoo_models.arrays(family)
-    safetensors.write(tmp_path / weights, arrays)
-    (tmp_path / 'saved/config.json').replace(tmp_path / 'config.json')
-  (tmp_path / settings).unlink(missing_ok=True)
-  (tmp_path / settings).symlink_to('blobs/that/were/not/copied')
-  with pytest.raises(FileNotFoundError, match=f'{settings} is a link to blobs'):
-    foreign.load(tmp_path / weights)
+    weights, settings, tmp_path, monkeypatch):
+  zoo_models.write(tmp_path / 'x.npz', 'npz')
+  zoo_models.write_folder(tmp_path, 'timm', zoo_models.TIMM_CONFIG)
   stat = pathlib.Path.stat
 
   def failing(path, **options):
@@ -131,12 +119,12 @@ def test_settings_that_cannot_be_read_are_not_taken_for_none(
 
 
 def test_overrides_take_precedence_over_metadata(tmp_path):
+  arguments = (tmp_path / 'x', 'timm', json.dumps(
+      metadata(variant='Ti/16', num_classes=5)))
   settings = {'width': 192, 'depth': 12, 'mlp_dim': 768, 'num_heads': 3,
               'patch': 16}
-  write(tmp_path / 'x', 'timm', metadata(variant='Ti/16', num_classes=5),
-        **settings)
-  assert foreign.load(tmp_path / 'x').config.variant == 'Ti/16'
-  loaded = foreign.load(tmp_path / 'x', {'num_heads': 6, 'mean': 0.5})
+  assert load(*arguments, **settings).config.variant == 'Ti/16'
+  loaded = load(*arguments, {'num_heads': 6, 'mean': 0.5}, **settings)
   assert (loaded.config.num_heads, loaded.config.variant) == (6, '')
   assert loaded.preprocess.mean == (0.5,) * 3
   assert loaded.preprocess.ops == PREPROCESS.ops

@@ -1,79 +1,58 @@
 """Settings of Hugging Face's JSON files are applied, or refused."""
 
-import json
-
 import pytest
 
 from tests.extras.zoo import zoo_models
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.extras.zoo import foreign
-from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import resize_and_crop
 
 HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
+LABELS = {'id2label': zoo_models.labels()}
+BASE = {**HF, 'architectures': ['ViTModel']}
 
 
-def write(folder, config, processor=None, **settings):
-  safetensors.write(folder / 'model.safetensors',
-                    zoo_models.arrays('huggingface', **settings))
-  (folder / 'config.json').write_text(json.dumps(config))
-  if processor is not None:
-    (folder / 'preprocessor_config.json').write_text(json.dumps(processor))
+def load(folder, config, processor=None, **settings):
+  return foreign.load(zoo_models.write_folder(
+      folder, 'huggingface', config, processor, **settings))
 
 
 def test_a_folder_sets_what_shapes_do_not(tmp_path):
-  write(tmp_path, {
-      **HF, 'num_hidden_layers': 2, 'intermediate_size': 20, 'image_size': 32,
-      'hidden_act': 'gelu_pytorch_tanh', 'layer_norm_eps': 1e-7,
-      'id2label': {str(i): f'class {i}' for i in range(5)}}, {
+  loaded = load(tmp_path, {
+      **HF, **LABELS, 'num_hidden_layers': 2, 'intermediate_size': 20,
+      'image_size': 32, 'hidden_act': 'gelu_pytorch_tanh',
+      'layer_norm_eps': 1e-7}, {
           'size': {'height': 32, 'width': 32}, 'image_mean': [0.1, 0.2, 0.3],
           'image_std': [0.4, 0.5, 0.6], 'resample': 3})
-  loaded = foreign.load(tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu,
           loaded.config.layer_norm_epsilon) == (3, 'tanh', 1e-7)
   assert loaded.preprocess == resize_and_crop.parse({
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6),
-      'interpolation': 'bicubic',
-      'labels': tuple(f'class {i}' for i in range(5))})
+      'interpolation': 'bicubic', 'labels': [*LABELS['id2label'].values()]})
 
 
-def test_the_pooler_of_a_base_model_must_be_a_tanh(tmp_path):
-  settings = {'representation_layer': True, 'num_classes': 0}
-  config = {**HF, 'architectures': ['ViTModel']}
-  write(tmp_path, config, **settings)
-  assert foreign.load(tmp_path).config.representation_layer
-  write(tmp_path, {**config, 'pooler_act': 'relu'}, **settings)
+def test_a_base_model_has_a_tanh_pooler_and_no_labels(tmp_path):
+  pooler = {'representation_layer': True, 'num_classes': 0}
+  assert load(tmp_path, BASE, **pooler).config.representation_layer
   with pytest.raises(ValueError, match="pooler_act is 'relu', but"):
-    foreign.load(tmp_path)
-  # A classifier does not use it.
-  write(tmp_path, {**HF, 'pooler_act': 'relu'})
-  assert foreign.load(tmp_path).config.num_classes == 5
-
-
-def test_labels_of_a_base_model_are_ignored(tmp_path):
-  labels = {'id2label': {str(i): f'class {i}' for i in range(5)}}
-  write(tmp_path, {**HF, **labels, 'architectures': ['ViTModel']},
-        num_classes=0)
-  loaded = foreign.load(tmp_path)
+    load(tmp_path, {**BASE, 'pooler_act': 'relu'}, **pooler)
+  loaded = load(tmp_path, {**BASE, **LABELS}, num_classes=0)
   assert (loaded.config.num_classes, loaded.preprocess.labels) == (0, ())
-  # But a classifier must have its head.
-  write(tmp_path, {**HF, **labels}, num_classes=0)
+  # A classifier does not use its pooler, but must have its head.
+  assert load(tmp_path, {**HF, 'pooler_act': 'relu'}).config.num_classes == 5
   with pytest.raises(ValueError, match=r'expected \(5,\), found \(0,\)'):
-    foreign.load(tmp_path)
+    load(tmp_path, {**HF, **LABELS}, num_classes=0)
 
 
-@pytest.mark.parametrize(('text', 'words'), [
-    ('{"image_mean": 3}', 'malformed'),
-    ('{"image_std": [0, 1, 1]}', 'std must be above 0'),
-    ('{"resample": 9}', 'resample is 9'),
-    ('{"rescale_offset": true}', 'an offset'),
-    ('{"rescale_factor": "1/255"}', 'malformed')])
-def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
-  write(tmp_path, HF)
-  (tmp_path / 'preprocessor_config.json').write_text(text)
+@pytest.mark.parametrize(('processor', 'words'), [
+    ({'image_mean': 3}, 'malformed'),
+    ({'image_std': [0, 1, 1]}, 'std must be above 0'),
+    ({'resample': 9}, 'resample is 9'), ({'rescale_offset': True}, 'an offset'),
+    ({'rescale_factor': '1/255'}, 'malformed')])
+def test_a_malformed_preprocessor_is_an_error(processor, words, tmp_path):
   with pytest.raises(ValueError, match=words):
-    foreign.load(tmp_path)
+    load(tmp_path, HF, processor)
 
 
 @pytest.mark.parametrize(('processor', 'mean', 'std'), [
@@ -85,9 +64,6 @@ def test_the_scale_of_pixels_becomes_that_of_images_in_0_to_1(
   found = huggingface.parse_preprocessor(processor)
   assert found['mean'] == pytest.approx((mean,) * 3)
   assert found.get('std') == (std and pytest.approx((std,) * 3))
-
-
-# ---------------------------------------------------------------- backbones
 
 
 def test_a_config_of_two_towers_needs_only_what_differs_from_the_defaults():
@@ -111,30 +87,19 @@ def test_a_missing_component_is_named(config, words):
     huggingface.parse(config)
 
 
-def test_the_size_of_an_old_deit_preprocessor_is_a_square():
+@pytest.mark.parametrize(('processor', 'ops'), [
+    # The size of an old DeiT is a square, that of an old CLIP the shorter side.
+    ({'feature_extractor_type': 'DeiTFeatureExtractor', 'size': 256},
+     [ops_lib.Resize(256), ops_lib.CentralCrop(224)]),
+    ({'feature_extractor_type': 'CLIPFeatureExtractor', 'size': 256},
+     [ops_lib.Resize(shorter=256, rounding='torchvision'),
+      ops_lib.CentralCrop(224)]),
+    ({'size': {'shortest_edge': 256}, 'resample': 3,
+      'crop_size': {'height': 224, 'width': 192}},
+     [ops_lib.Resize(shorter=256, method='bicubic', rounding='torchvision'),
+      ops_lib.CentralCrop((224, 192))]),
+    ({'do_resize': False}, [ops_lib.CentralCrop((224, 224))])])
+def test_resizes_and_crops_are_read_as_they_are(processor, ops):
   found = huggingface.parse_preprocessor({
-      'feature_extractor_type': 'DeiTFeatureExtractor', 'size': 256,
-      'crop_size': 224, 'do_center_crop': True})
-  assert resize_and_crop.parse(found).ops == (
-      ops_lib.Resize(256), ops_lib.CentralCrop(224))
-
-
-def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
-  found = huggingface.parse_preprocessor({
-      'feature_extractor_type': 'CLIPFeatureExtractor', 'size': 256,
-      'crop_size': 224, 'do_center_crop': True})
-  assert resize_and_crop.parse(found).ops == (
-      ops_lib.Resize(shorter=256, rounding='torchvision'),
-      ops_lib.CentralCrop(224))
-
-
-def test_a_shorter_side_and_a_rectangular_crop_are_read_as_they_are():
-  found = resize_and_crop.parse(huggingface.parse_preprocessor({
-      'size': {'shortest_edge': 256}, 'do_center_crop': True, 'resample': 3,
-      'crop_size': {'height': 224, 'width': 192}}))
-  assert found.ops == (
-      ops_lib.Resize(shorter=256, method='bicubic', rounding='torchvision'),
-      ops_lib.CentralCrop((224, 192)))
-  assert resize_and_crop.parse(huggingface.parse_preprocessor({
-      'do_resize': False, 'do_center_crop': True, 'crop_size': 32})).ops == (
-          ops_lib.CentralCrop((32, 32)),)
+      'do_center_crop': True, 'crop_size': 224, **processor})
+  assert resize_and_crop.parse(found).ops == tuple(ops)

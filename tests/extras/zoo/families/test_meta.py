@@ -10,7 +10,6 @@ from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
-from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import save as save_lib
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import families
@@ -41,6 +40,11 @@ def under(prefix):
 PLAIN = {'num_classes': 0, 'gelu': 'exact'}
 
 
+def load(tmp_path, arrays):
+  return foreign.load(
+      zoo_models.write(tmp_path / 'x', 'timm', arrays), {'num_heads': 2})
+
+
 @pytest.mark.parametrize(('settings', 'rename', 'others'), [
     (DINOV2, metas, {'mask_token': (1, 12)}),
     (REGISTERS, metas, {'mask_token': (1, 12)}),
@@ -65,43 +69,30 @@ PLAIN = {'num_classes': 0, 'gelu': 'exact'}
          'DINO, iBOT', 'MoCo v3', 'MSN', 'I-JEPA'])
 def test_metas_names_are_read(settings, rename, others, tmp_path):
   family = families.FAMILIES['timm']
-  written = {**random_models.params(random_models.config_of(**settings))}
-  arrays = {rename(name): array for name, array in
-            save_lib.to_arrays(
-                dataclasses.replace(
-                    family, table=timm_arguments.without(
-                        family.table, '.fc1_')),
-                written).items()}
-  arrays |= {name: np.zeros(shape, np.float32)
-             for name, shape in others.items()}
-  safetensors.write(tmp_path / 'x', arrays)
-  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2})
+  written = random_models.params(random_models.config_of(**settings))
+  arrays = save_lib.to_arrays(dataclasses.replace(
+      family, table=timm_arguments.without(family.table, '.fc1_')), written)
+  loaded = load(tmp_path, zoo_models.with_zeros(
+      {rename(name): array for name, array in arrays.items()}, others))
   assert loaded.kind == 'meta'
   random_models.assert_same(loaded.read(), written)
   assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
 
 
 def test_a_file_with_only_timms_names_is_read_with_a_note(tmp_path):
-  safetensors.write(tmp_path / 'x', zoo_models.arrays('timm', **PLAIN))
-  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2})
+  loaded = load(tmp_path, zoo_models.arrays('timm', **PLAIN))
   assert (loaded.kind, loaded.positions) == ('timm', 'cubic')
   assert any('DINO, iBOT, MAE' in note for note in loaded.notes)
 
 
-def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA.
+def test_patches_of_videos_and_dinov3_are_refused_by_name(tmp_path):
   arrays = zoo_models.arrays('timm', num_classes=0)
   kernel = arrays['patch_embed.proj.weight']
   arrays['patch_embed.proj.weight'] = np.stack([kernel, kernel], axis=2)
-  safetensors.write(tmp_path / 'x', arrays)
   with pytest.raises(ValueError, match='several video frames .* lack'):
-    foreign.load(tmp_path / 'x')
-
-
-def test_dinov3_is_refused_with_the_formats_to_use(tmp_path):
+    load(tmp_path, arrays)  # V-JEPA.
   arrays = zoo_models.arrays('timm', **DINOV2, position='none')
-  arrays |= {name: np.zeros(4, np.float32) for name in (
-      'storage_tokens', 'mask_token', 'rope_embed.periods')}
-  safetensors.write(tmp_path / 'x', arrays)
   with pytest.raises(ValueError, match=(
       r'rope_embed.periods: unexpected \(Meta.s names of DINOv3; load it as')):
-    foreign.load(tmp_path / 'x')
+    load(tmp_path, zoo_models.with_zeros(arrays, dict.fromkeys(
+        ('storage_tokens', 'mask_token', 'rope_embed.periods'), 4)))

@@ -1,5 +1,6 @@
 """Any number of channels and any dtype is decoded unscaled, or an error."""
 
+import dataclasses
 import io
 import re
 
@@ -9,7 +10,10 @@ from PIL import ImageOps
 import pytest
 
 from tests import hostile
+from tests import in_memory
 from tests import pictures
+from vit_jax import data
+from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import preprocessing
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
@@ -124,3 +128,47 @@ def test_pillow_images_are_read_as_their_files_for_16_bits(tmp_path):
         images_lib.read(image, preprocess), images_lib.read(path, preprocess))
   with pytest.raises(ValueError, match='mode P are colour indices'):
     images_lib.read(Image.new('P', (8, 8)), preprocess)
+
+
+def dataset_of(images):
+  return dataset_lib.Dataset(
+      name='deep', split='train', num_classes=2,
+      source=in_memory.Arrays(images, [0, 1] * 3))
+
+
+def test_multichannel_batches_are_scaled_on_the_device():
+  config = data.parse({
+      'channels': 13, 'dtype': 'uint16', 'value_range': [0, 10_000],
+      'resolution': 8, 'mean': 'measured', 'std': 'measured'})
+  dataset = dataset_of([
+      hostile.npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
+      for c in range(6)])
+  with pytest.raises(ValueError, match='data.mean is not measured yet'):
+    _ = config.value_scale
+  config = data.measured(config, dataset)
+  (batch,) = data.eval_batches(config, dataset, batch_size=6)
+  assert batch['image'].dtype == np.uint16
+  prepared = data.prepare(config, dataset)(batch, None, train=False)['image']
+  reflectances = batch['image'] / 10_000
+  np.testing.assert_allclose(
+      config.mean, reflectances.mean((0, 1, 2)), rtol=1e-3)
+  np.testing.assert_allclose(
+      prepared, reflectances, atol=1e-6)
+
+
+def test_measuring_follows_the_policy_for_training_images():
+  dataset = dataset_of([b'broken', *RNG.integers(
+      0, 255, (5, 2, 2, 3), np.uint8)])
+  config = data.parse({
+      'resolution': 2, 'mean': 'measured', 'std': 'measured',
+      'unreadable': 'skip'})
+  assert len(data.measured(config, dataset).mean) == 3
+  config = dataclasses.replace(config, unreadable='error')
+  with pytest.raises(ValueError, match='images with --config.data.unreadable'):
+    data.measured(config, dataset)
+
+
+def test_a_constant_channel_cannot_be_measured():
+  config = data.parse({'resolution': 2, 'mean': 'measured', 'std': 'measured'})
+  with pytest.raises(ValueError, match='channel 0 is 0 in all of 6 images'):
+    data.measured(config, dataset_of(np.zeros((6, 2, 2, 3), np.uint8)))
