@@ -98,7 +98,7 @@ def test_the_teacher_sees_pixels_of_its_range(tmp_path):
       num_classes=10, resolution=8, **toy.CONFIG['model'])
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, value_range=(100, 160))).save(tmp_path / 'teacher')
-  with pytest.raises(ValueError, match=r'pixels in \(100.*is \(0, 255\)'):
+  with pytest.raises(ValueError, match=r'range \(100.*range \(0, 255\)'):
     toy.build(objective={
         'name': 'distill', 'teacher': str(tmp_path / 'teacher')})
 
