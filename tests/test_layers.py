@@ -165,27 +165,3 @@ def test_no_modules_import_each_other_even_inside_functions():
 def test_no_module_has_a_meaningless_name():
   names = {name for path in sources() for name in module_of(path)}
   assert not names & set(FORBIDDEN_NAMES)
-
-
-@functools.cache
-def reached(name):
-  """Returns a module and our modules that it imports transitively."""
-  paths = {module_of(path): path for path in (ROOT / 'vit_jax').rglob('*.py')}
-  seen, pending = set(), [tuple(name.split('.'))]
-  while pending:
-    module = pending.pop()
-    if module in seen or module not in paths or module == ('vit_jax',):
-      continue
-    seen.add(module)
-    pending += imports_of(paths[module], at_start=True)
-    pending += [module[:i] for i in range(1, len(module))]  # Its packages.
-  return seen
-
-
-def test_the_step_and_the_loop_import_little():
-  assert len(reached('vit_jax.training.step')) <= 10
-  loop = reached('vit_jax.run.loop')
-  assert len(loop) <= 140
-  assert not {module[1] for module in loop} & {
-      'inference', 'extras', 'commands'}
-  assert ('vit_jax', 'weights', 'save') not in loop

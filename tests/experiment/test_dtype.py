@@ -38,12 +38,6 @@ def test_the_fused_kernel_needs_bfloat16_on_any_device():
   assert completed_dtype('cpu', dtype='auto', attention='cudnn') == 'bfloat16'
 
 
-def test_the_resolved_dtype_is_that_of_the_experiment():
-  experiment = toy.build(model={'dtype': 'auto'})
-  assert experiment.config.model.dtype == 'float32'
-  assert experiment.model.config.dtype == 'float32'
-
-
 @pytest.mark.parametrize(('dtype', 'kept'), [
     ('auto', 'bfloat16'), ('float32', 'float32')])
 def test_a_run_keeps_its_dtype(dtype, kept, tmp_path):
