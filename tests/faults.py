@@ -13,6 +13,7 @@ continues. At last, the run must end bit for bit like an undisturbed one.
 
 import argparse
 from collections.abc import Callable
+from concurrent import futures
 import dataclasses
 import os
 import pathlib
@@ -22,7 +23,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 from tests import leaves
@@ -100,13 +100,9 @@ class Launch:
                       for i in range(processes)]
     self._halted = set()
     # Pipes, because a process on a full disk cannot write to files.
-    self._outputs = [[] for _ in self.processes]
-    self._readers = [
-        threading.Thread(target=lines.extend, args=[process.stdout],
-                         daemon=True)
-        for lines, process in zip(self._outputs, self.processes)]
-    for reader in self._readers:
-      reader.start()
+    pool = futures.ThreadPoolExecutor(processes)
+    self._outputs = [
+        pool.submit(process.stdout.read) for process in self.processes]
 
   def until(self, reached):
     """Waits; returns False if a process ended before."""
@@ -147,10 +143,8 @@ class Launch:
     except subprocess.TimeoutExpired:
       self.send(signal.SIGKILL)
       raise
-    for reader in self._readers:
-      reader.join()
     return Ended([process.returncode for process in self.processes],
-                 [''.join(lines) for lines in self._outputs])
+                 [output.result() for output in self._outputs])
 
 
 def last_step(workdir):

@@ -3,7 +3,7 @@
     nice python -m tests.fuzz --minutes=10
 
 A reader returns a result, or raises an error that `main.py` prints without a
-traceback. `tests/test_hostile_inputs.py` reads some of the same files.
+traceback. `tests/test_untrusted.py` reads some of the same files.
 """
 
 import argparse

@@ -3,7 +3,9 @@
 They are started by `main.py` and communicate through gloo.
 """
 
+from concurrent import futures
 import json
+import signal
 
 import numpy as np
 from PIL import Image
@@ -148,3 +150,21 @@ def test_an_error_in_one_process_ends_all_processes(tmp_path):
   assert 0 not in ended.statuses, ended
   # Only one process read the file.
   assert sum('3.png' in output for output in ended.outputs) == 1, ended
+
+
+def test_a_kill_in_a_save_ends_the_other_process_as_documented(tmp_path):
+  """`python -m tests.faults` also resumes the run, after forty faults."""
+  config = f'--config={toy.write(tmp_path / "toy.py", **faults.CONFIG)}'
+
+  def kill(which):
+    workdir = tmp_path / f'run_{which}'
+    launch = faults.Launch(workdir, config)
+    assert launch.until(lambda: faults.is_saving(workdir)), launch.end()
+    launch.send(signal.SIGKILL, [which])
+    ended = launch.end()
+    faults.assert_documented(ended, killed=[which])
+    assert 'Traceback' not in ended.outputs[1 - which], ended
+
+  # At the same time, because they wait for heartbeats.
+  with futures.ThreadPoolExecutor() as pool:
+    list(pool.map(kill, [0, 1]))

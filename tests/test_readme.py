@@ -99,13 +99,20 @@ def test_every_named_make_target_exists():
     assert re.search(rf'^{target}:', makefile, flags=re.MULTILINE), target
 
 
+def run_programs(page, *replaced):
+  """Runs the blocks of a page as one program, with words replaced."""
+  program = '\n'.join(re.findall(
+      r'```python\n(.*?)```', (ROOT / page).read_text(), re.DOTALL))
+  for old, new in replaced:
+    program = program.replace(old, new)
+  exec(compile(program, page, 'exec'), {})
+
+
 @pytest.mark.slow  # Trains.
 def test_the_program_of_docs_api_trains(one_device, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   pictures.save(tmp_path / 'cat.jpg', pictures.picture(0))
-  program = '\n'.join(re.findall(
-      r'```python\n(.*?)```', (ROOT / 'docs/api.md').read_text(), re.DOTALL))
-  exec(compile(program, 'api.md', 'exec'), {})
+  run_programs('docs/api.md')
   assert vit_jax.load('tuned.npz', log=None).config.num_classes == 10
 
 
@@ -113,13 +120,9 @@ def test_the_program_of_docs_api_trains(one_device, tmp_path, monkeypatch):
 def test_the_programs_of_docs_embed_train(
     one_device, capsys, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  program = '\n'.join(re.findall(
-      r'```python\n(.*?)```', (ROOT / 'docs/embed.md').read_text(), re.DOTALL))
   # A smaller model, which needs a higher learning rate.
-  program = program.replace(
-      "'depth': 2", "'depth': 1, 'width': 48, 'mlp_dim': 96").replace(
-          '1e-3', '1e-2')
-  exec(compile(program, 'embed.py', 'exec'), {})
+  run_programs('docs/embed.md', ('1e-3', '1e-2'), (
+      "'depth': 2", "'depth': 1, 'width': 48, 'mlp_dim': 96"))
   found = re.findall(r"'(?:test/)?accuracy': ([\d.]+)",
                      capsys.readouterr().out)
   assert len(found) == 4 and min(map(float, found)) > 0.8

@@ -1,4 +1,4 @@
-"""Names of the registry and of one's own modules; nobody else's are imported."""
+"""Names lead to what exists; modules are imported only if a user names them."""
 
 import os
 import sys

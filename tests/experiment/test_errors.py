@@ -63,13 +63,6 @@ def test_wrong_arguments_and_overrides_are_errors(
     load_config.load(f'{tmp_path}/one.py{arguments}', overrides)
 
 
-def test_a_missing_argument_of_a_file_is_an_error(tmp_path):
-  path = tmp_path / 'one.py'
-  path.write_text(test_config.FILE.replace('width: int = 8', 'width: int'))
-  with pytest.raises(ValueError, match='one.py needs the argument width'):
-    load_config.load(str(path))
-
-
 @pytest.mark.parametrize(('override', 'words'), [
     ('stages.tunee.batch_size=8', "Did you mean 'tune'?"),
     ('stages.tune.init.stage=pretrian', "Did you mean 'pretrain'?"),
@@ -115,7 +108,9 @@ def test_pixels_that_cannot_be_scaled_as_for_the_weights_are_an_error(trained):
           ({'stop_below': [['test/r2', 0.5]]},
            "stop_below is 'test/r2', which is not measured on this data"),
           ({'best': 'test/acuracy'}, 'Use checkpoint.best=test/accuracy.'),
-          ({'best': 'tst/accuracy'}, "evaluator is called 'tst'"),
+          ({'best': 'tst/accuracy'}, "no evaluator is called 'tst'."),
+          ({'stop_below': [['val/loss', 0.5]]}, "evaluator is called 'val'"),
+          ({'patience': 2}, 'checkpoint.best=EVALUATOR/METRIC'),
           ({'best': 'test/loss', 'patience': 2},
            'its evaluator runs at the end only')))])
 def test_settings_that_do_not_fit_the_data_are_errors(changes, words):

@@ -1,6 +1,5 @@
 """No spelling of a setting measures on images that are trained on."""
 
-from etils import epath
 import pytest
 
 from tests import leaves
@@ -8,10 +7,6 @@ from tests import pictures
 from tests import toy
 from vit_jax import data
 from vit_jax import registry
-from vit_jax.checkpoints import config as checkpoint_config
-from vit_jax.checkpoints import manager
-from vit_jax.experiment import config as config_lib
-from vit_jax.run import restore
 
 
 @pytest.fixture(scope='module')
@@ -94,34 +89,8 @@ def test_excluded_images_are_no_neighbours(folder, tmp_path):
   assert len(rest) == 5
 
 
-def resume(earlier, experiment, tmp_path):
-  with manager.Checkpoints(
-      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
-    checkpoints.save(
-        earlier.init_state(), labels=earlier.dataset.class_names,
-        config=config_lib.to_plain(earlier.config), progress={
-            'best': 2.0, 'best_step': 0,
-            'evals': {'test/loss': 2.0, 'old/loss': 1.0}})
-  with manager.Checkpoints(
-      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
-    return restore.restore_or_init(
-        experiment, checkpoints, epath.Path(tmp_path), None)[1].counters
-
-
 def _other(root):
   for i in range(4):
     pictures.save(root / 'other' / 'ab'[i % 2] / f'{i}.png',
                   pictures.picture(i, side=8))
   return str(root / 'other')
-
-
-@pytest.mark.parametrize(('change', 'kept'), [
-    ({}, 2.0), ({'every': {'steps': 1}}, 2.0), ({'split': 'train[:8]'}, None)])
-def test_a_best_value_of_other_images_is_forgotten(
-    folder, tmp_path, change, kept):
-  earlier, experiment = (toy.build(
-      data={'source': str(folder)}, evals={'test': {'split': 'test', **each}},
-      checkpoint={'best': 'test/loss'}) for each in ({}, change))
-  counters = resume(earlier, experiment, tmp_path)
-  assert counters.best == kept
-  assert counters.evals == ({'test/loss': 2.0} if kept else {})

@@ -64,22 +64,9 @@ def test_paths_pillow_images_and_arrays_give_equal_predictions(
   assert model.predict(kinds[0]).classes == first[0].classes
   (globbed,) = model.predict(tmp_path.glob('*.png'))
   assert globbed.classes == first[0].classes
-
-
-def test_a_pillow_image_with_alpha_equals_its_png(
-    model, tmp_path: pathlib.Path):
-  image = Image.fromarray(np.dstack([pixels(), pixels(1)[..., 0]]))
-  image.save(tmp_path / 'a.png')
-  assert model.predict(tmp_path / 'a.png') == model.predict(image)
-
-
-@pytest.mark.parametrize('call', [
-    lambda model, x: model.features(x), lambda model, x: model.predict([x]),
-    lambda model, x: model.attention(x), lambda model, x: model.rollout(x[None])
-])
-def test_channels_first_is_an_error_instead_of_three_grey_images(model, call):
-  with pytest.raises(ValueError, match=r'32\]. Channels come last. Use numpy'):
-    call(model, np.zeros((3, 32, 32), np.uint8))
+  translucent = Image.fromarray(np.dstack([array, pixels(1)[..., 0]]))
+  translucent.save(tmp_path / 'b.png')
+  assert model.predict(tmp_path / 'b.png') == model.predict(translucent)
 
 
 def test_features_are_the_named_layers(model):

@@ -103,13 +103,12 @@ OTHER_SIZES = (
     'Dinov2WithRegistersModel')
 
 
-def outputs(module, images, **options):
+def outputs(module, **inputs):
   """Returns logits, projected embeddings, the pooler's output or tokens."""
   if hasattr(module, 'get_image_features'):  # Of two towers.
     module.forward = module.get_image_features
   with torch.no_grad():
-    found = module.eval()(pixel_values=torch.from_numpy(
-        images.transpose(0, 3, 1, 2).copy()), **options)
+    found = module.eval()(**inputs)
   return next(np.asarray(found[name]) for name in (
       'logits', 'image_embeds', 'pooler_output', 'last_hidden_state')
               if name in found)
@@ -125,8 +124,10 @@ def test_a_family_computes_the_same(name, size, torch_models, tmp_path):
   images = torch_models.images(*np.broadcast_to(size, 2))
   interpolates = size == (40, 24) and not name.startswith(
       ('Tips', 'Dino', 'Pixio'))  # They always do.
-  expected = outputs(theirs, images, **(
-      {'interpolate_pos_encoding': True} if interpolates else {}))
+  expected = outputs(
+      theirs, pixel_values=torch.from_numpy(
+          images.transpose(0, 3, 1, 2).copy()),
+      **({'interpolate_pos_encoding': True} if interpolates else {}))
   theirs.save_pretrained(tmp_path / 'x')
   ours = vit_jax.load(tmp_path / 'x', log=None)
   found = np.asarray(ours(images)[
