@@ -157,8 +157,6 @@ def test_stages_of_the_paper_train(case, tmp_path):
 
 
 @pytest.mark.large  # Nine models.
-@pytest.mark.skipif(
-    not leaves.has(registry.FLOPS), reason='It counts operations.')
 def test_models_of_one_size_have_similar_cost():
   cost = {}
   for size in ('small', 'medium', 'large'):

@@ -82,10 +82,9 @@ def test_without_the_library_notebooks_install_it(tmp_path):
   git.write_text(f'#!/bin/sh\ntest "$4" = {address} && mkdir "$5" && '
                  f'touch "$5/requirements.txt" && ln -s {ROOT}/vit_jax "$5"')
   git.chmod(0o755)
+  program = source.replace("find_spec('vit_jax')", "find_spec('vit_jax_')")
   for _ in range(2):  # Again after a restart of the kernel.
     subprocess.run(
-        [sys.executable, '-c', source.replace(
-            "find_spec('vit_jax')", "find_spec('vit_jax_')")],
-        cwd=tmp_path, check=True, timeout=300,
+        [sys.executable, '-c', program], cwd=tmp_path, check=True, timeout=300,
         env={**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}'})
   assert (tmp_path / 'vit-jax' / 'vit_jax' / '__init__.py').exists()

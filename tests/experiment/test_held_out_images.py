@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests import leaves
 from tests import pictures
 from tests import toy
 from vit_jax import data
-from vit_jax import registry
 
 
 @pytest.fixture(scope='module')
@@ -56,7 +54,6 @@ def test_measuring_on_training_images_is_noted(folder, split, noted, capsys):
       capsys)) == noted
 
 
-@pytest.mark.skipif(not leaves.has(registry.MIXTURE), reason='It mixes data.')
 @pytest.mark.parametrize(('split', 'noted'), [('train', False), ('all', True)])
 def test_measuring_on_a_source_of_a_mixture_is_noted(
     folder, tmp_path, split, noted, capsys):
@@ -72,8 +69,6 @@ def test_validation_data_are_not_the_training_data(folder):
     build(folder, val_source=f'{folder}/')
 
 
-@pytest.mark.skipif(
-    not leaves.has(registry.EXCLUDE), reason='It reads a list of keys.')
 def test_excluded_images_are_no_neighbours(folder, tmp_path):
   whole = build(folder).dataset
   keys = [whole.source.key(i) for i in range(20)]

@@ -12,7 +12,6 @@ import types
 import pytest
 
 from tests import faults
-from tests import leaves
 from tests import random_models
 from tests import toy
 from vit_jax import evals
@@ -46,9 +45,8 @@ class Killed(BaseException):
 class Scripted:
   """An evaluator that returns the losses of a list."""
 
-  def __init__(self, losses, *, begin=0, fail=None, metric='loss'):
+  def __init__(self, losses, *, begin=0, fail=None):
     self.calls = begin
-    self._metric = metric
     self._losses = losses
     self._fail = fail or {}
 
@@ -59,7 +57,7 @@ class Scripted:
       raise self._fail[self.calls]
     self.calls += 1
     return evals.Result(
-        {self._metric: self._losses[self.calls - 1], 'examples': 360})
+        {'loss': self._losses[self.calls - 1], 'examples': 360})
 
 
 @pytest.fixture(scope='module')
@@ -74,23 +72,18 @@ def base():
 
 def scripted(
     base, *, losses=LOSSES, begin=0, fail=None, fail_at_end=None,
-    metric='loss', **checkpoint):
+    **checkpoint):
   """Returns the experiment with scripted evaluators."""
   config = base.config
   return toy.faked(dataclasses.replace(
       base, config=dataclasses.replace(
           config, checkpoint=dataclasses.replace(
               config.checkpoint, **checkpoint))), evaluators={
-                  'val': Scripted(
-                      losses, begin=begin, fail=fail, metric=metric),
+                  'val': Scripted(losses, begin=begin, fail=fail),
                   'end': Scripted([9.0] * 10, fail=fail_at_end)})
 
 
 train = run_lib.train
-
-
-def progress_of(workdir):
-  return items.read_config(paths.find(workdir) / 'progress')
 
 
 @pytest.fixture(scope='module', name='stopped')
@@ -137,12 +130,8 @@ def test_training_stops_when_a_metric_falls_below_a_fraction_of_its_first(
 
 
 def test_initial_weights_are_evaluated_and_may_be_the_best(base, tmp_path):
-  evals_ = {**base.config.evals, 'val': dataclasses.replace(
-      base.config.evals['val'], at_start=True)}
-  at_start = dataclasses.replace(base, config=dataclasses.replace(
-      base.config, evals=evals_))
-  losses = [1.0, *LOSSES]
-  summary = train(scripted(at_start, losses=losses), tmp_path)
+  summary = train(scripted(with_evaluator(
+      base, 'val', at_start=True), losses=[1.0, *LOSSES]), tmp_path)
   assert [r['val/loss'] for r in writer_lib.read_rows(tmp_path)
           if r['step'] == 0 and 'val/loss' in r] == [1.0]
   assert summary['best']['step'] == 0
@@ -227,17 +216,18 @@ def test_without_a_best_metric_a_run_needs_no_best_checkpoint(base, workdir):
   assert summary['steps'] == 40 and not summary['best']
 
 
-def with_flip(experiment, evaluator):
-  """Returns the experiment with another setting of an evaluator."""
+def with_evaluator(experiment, name, **changes):
+  """Returns the experiment with other settings of an evaluator."""
   config = experiment.config
-  section = dataclasses.replace(config.evals[evaluator], flip=True)
+  section = dataclasses.replace(config.evals[name], **changes)
   return dataclasses.replace(experiment, config=dataclasses.replace(
-      config, evals={**config.evals, evaluator: section}))
+      config, evals={**config.evals, name: section}))
 
 
 def test_metrics_of_earlier_settings_are_noted_in_a_finished_run(
     base, workdir, capsys):
-  summary = train(scripted(with_flip(base, 'end'), patience=2), workdir)
+  summary = train(scripted(
+      with_evaluator(base, 'end', flip=True), patience=2), workdir)
   assert summary == json.loads((workdir / 'summary.json').read_text())
   assert 'before the settings or images of end changed' in ' '.join(
       capsys.readouterr().out.split())
@@ -285,15 +275,13 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
   with pytest.raises(signals.Stopped):
     train(cut, tmp_path)
   assert paths.find(tmp_path).name == '20'
-  progress = progress_of(tmp_path)
+  progress = items.read_config(paths.find(tmp_path) / 'progress')
   assert (progress['unimproved'], progress['label_kind']) == (1, 'single')
   summary = train(scripted(base, patience=2, begin=4), tmp_path)
   for key in ('steps', 'stopped_early', 'images', 'flops', 'best'):
     assert summary[key] == stopped[1][key]
 
 
-@pytest.mark.skipif(
-    not leaves.has(registry.FLOPS), reason='It counts operations.')
 def test_cost_counts_images_at_changing_batch_sizes(
     base, workdir, capsys, monkeypatch):
   assert not any('train/mfu' in row for row in toy.rows(workdir))

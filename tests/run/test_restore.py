@@ -14,7 +14,6 @@ from tests import random_models
 from tests import toy
 from vit_jax import data
 from vit_jax import fields
-from vit_jax import registry
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.data.splits import split_strings
@@ -74,7 +73,6 @@ def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
         rename(experiment, same), tmp_path)[1].message
 
 
-@pytest.mark.skipif(not leaves.has(registry.MIXTURE), reason='It mixes data.')
 def test_a_resumed_run_numbers_the_classes_as_its_checkpoint(
     tmp_path, monkeypatch):
   """Another file system, or an order of numbers as text, may change them."""
