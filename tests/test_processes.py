@@ -8,11 +8,11 @@ import json
 import signal
 
 import numpy as np
-from PIL import Image
 import pytest
 
 from tests import faults
 from tests import leaves
+from tests import pictures
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
@@ -137,10 +137,8 @@ def test_processes_with_different_configs_end_with_status_2(tmp_path):
 
 def test_an_error_in_one_process_ends_all_processes(tmp_path):
   images = tmp_path / 'images' / 'train'
-  for name in ('a', 'b'):
-    (images / name).mkdir(parents=True)
-    for i in range(8):
-      Image.new('L', (8, 8), 16 * i).save(images / name / f'{i}.png')
+  for i in range(16):
+    pictures.save(images / 'ab'[i % 2] / f'{i}.png', pictures.picture(i, side=8))
   (images / 'b' / '3.png').write_bytes(b'not an image')
   config = toy.write(tmp_path / 'config.py', **{
       **CONFIG, 'evals': {}, 'checkpoint': {},

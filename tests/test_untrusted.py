@@ -1,5 +1,6 @@
 """JSON is parsed strictly; damaged images and weights are read or explained."""
 
+import os
 from unittest import mock
 
 from etils import epath
@@ -36,10 +37,12 @@ def test_a_damaged_summary_counts_as_missing_but_not_one_that_is_not_read(
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
 def test_any_file_is_read_or_explained():
+  examples = int(os.environ.get('FUZZ_EXAMPLES', 0))
   # No parameters, because collecting them would build all readers.
   for name, reader in fuzz.readers().items():
     try:
-      reader.check(max_examples=50 if name == 'image' else 8, derandomize=True)
+      reader.check(max_examples=examples or (50 if name == 'image' else 8),
+                   derandomize=not examples)
     except Exception as error:
       error.add_note(f'The reader is {name}.')
       raise

@@ -161,42 +161,32 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
     assert not (path.parent / 'evals').exists()
 
 
-@pytest.fixture
-def pets(evaluate, tmp_path):
-  """A model of cat, dog and emu that always predicts dog, and other data."""
-  for folder, names in (('acd', ('ant', 'cat', 'dog')), ('cd', ('cat', 'dog')),
-                        ('cde', ('cat', 'dog', 'emu'))):
-    for name in names:
-      for split in ('train', 'test'):
-        path = tmp_path / folder / split / name
-        for i in range(2 + (name == 'dog')):
-          pictures.save(path / f'{i}.png', Image.new('RGB', (8, 8)))
-  for path, labels, bias in (
-      ('nameless', (), [0, 1, 0]), ('model', ('cat', 'dog', 'emu'), [0, 1, 0]),
-      ('reordered', ('dog', 'emu', 'cat'), [1, 0, 0])):
-    model = load_lib.create(num_classes=3, resolution=8, **toy.CONFIG['model'])
-    model.params['head']['dense']['bias'] = np.float32(bias)
-    dataclasses.replace(model, preprocess=dataclasses.replace(
-        model.preprocess, labels=labels)).save(tmp_path / path)
-  config = toy.write(tmp_path / 'pets.py', batch_size=8,
-                     evals={'test': {'split': 'test'}})
-
-  def evaluate_on(folder, *flags, weights='model'):
-    return evaluate(
-        f'--workdir={tmp_path}/{weights}', f'--config={config}',
-        f'--config.data.source={tmp_path}/{folder}', *flags)
-
-  return evaluate_on
+LABELS = {'model': 'cde', 'reordered': 'dec', 'nameless': ''}
 
 
-@pytest.mark.parametrize(('folder', 'weights', 'share'), [
+@pytest.mark.parametrize(('classes', 'weights', 'share'), [
     ('cd', 'model', 3 / 5), ('cde', 'reordered', 3 / 7),
     ('cd', 'reordered', 3 / 5), ('acd', 'nameless', 2 / 7)])
 def test_classes_are_matched_by_name_or_with_a_note_by_index(
-    one_device, pets, capsys, folder, weights, share):
-  status, figures = pets(
-      folder, '--evaluators=test,knn', '--config.evals.knn.k=3',
-      weights=weights)
+    evaluate, one_device, tmp_path, capsys, classes, weights, share):
+  for name in classes:
+    for split in ('train', 'test'):
+      for i in range(2 + (name == 'd')):
+        pictures.save(tmp_path / 'data' / split / name / f'{i}.png',
+                      Image.new('RGB', (8, 8)))
+  # It always predicts d, or class 1.
+  labels = LABELS[weights]
+  model = load_lib.create(num_classes=3, resolution=8, **toy.CONFIG['model'])
+  model.params['head']['dense']['bias'] = np.float32(
+      [name == 'd' for name in labels] or [0, 1, 0])
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=tuple(labels))).save(tmp_path / 'weights')
+  config = toy.write(tmp_path / 'config.py', batch_size=8,
+                     evals={'test': {'split': 'test'}})
+  status, figures = evaluate(
+      f'--workdir={tmp_path}/weights', f'--config={config}',
+      f'--config.data.source={tmp_path}/data', '--evaluators=test,knn',
+      '--config.evals.knn.k=3')
   assert status == 0
   assert figures['metrics']['test/accuracy'] == pytest.approx(share)
   assert capsys.readouterr().out.count('has no class names') == (
