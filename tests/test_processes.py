@@ -138,7 +138,8 @@ def test_processes_with_different_configs_end_with_status_2(tmp_path):
 def test_an_error_in_one_process_ends_all_processes(tmp_path):
   images = tmp_path / 'images' / 'train'
   for i in range(16):
-    pictures.save(images / 'ab'[i % 2] / f'{i}.png', pictures.picture(i, side=8))
+    pictures.save(
+        images / 'ab'[i % 2] / f'{i}.png', pictures.picture(i, side=8))
   (images / 'b' / '3.png').write_bytes(b'not an image')
   config = toy.write(tmp_path / 'config.py', **{
       **CONFIG, 'evals': {}, 'checkpoint': {},

@@ -91,8 +91,6 @@ def test_names_of_ones_own_have_their_keys_and_build(own):
      'objective.name .*must be a class that extends .*ObjectiveConfig'),
     (evals.parse, {'x': {'name': 'own_names:Loss'}},
      'evals.x.name .*must be a class that extends .*EvaluatorConfig'),
-    (factory.parse, {'name': 'own_names:Loss'},
-     'model.name .*must be a class that extends .*ModelConfig'),
     (data.parse, {'train_ops': [{'op': 'own_names:Loss'}]},
      r'train_ops\[0\].op .*must be a class that extends .*Operation')])
 def test_errors_of_ones_own_names_say_what_is_expected(

@@ -191,8 +191,6 @@ def test_hostile_names_are_shown_and_written_as_text(
      'must end with .csv or .jsonl'),
     ('features', ['{photos}/a.png', '--output={photos}/a.npy'],
      'must end with .npz'),
-    ('predict', ['{photos}/e.jpg', '--output={photos}/p.csv'],
-     'None of the images has a result.'),
     ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
      'None of the images has a result.'),
 ])
