@@ -30,20 +30,6 @@ def test_a_folder_of_timm_is_opened(torch_models, tmp_path):
       ours(images)['logits'], torch_models.logits(again, images))
 
 
-def test_a_model_without_a_head_has_the_same_pooler_and_tokens(
-    torch_models, tmp_path):
-  kind = transformers.ViTModel
-  theirs = torch_models.perturbed(kind(transformers.ViTConfig(**TINY)))
-  images = torch_models.images()
-  expected = torch_models.outputs(theirs, images)
-  theirs.save_pretrained(tmp_path / 'x')
-  ours = vit_jax.load(tmp_path / 'x', log=None)
-  found = ours(images)
-  for name, array in (('tokens', expected.last_hidden_state),
-                      ('representation', expected.pooler_output)):
-    torch_models.assert_close(found[name], array)
-
-
 TEXT = {'hidden_size': 16, 'intermediate_size': 16, 'num_hidden_layers': 1,
         'num_attention_heads': 2, 'vocab_size': 20, 'bos_token_id': 1,
         'eos_token_id': 2, 'max_position_embeddings': 8}
@@ -55,7 +41,7 @@ GATED = {'use_gated_mlp': True, 'hidden_act': 'silu', 'query_bias': False,
 
 # The config by the name of the class.
 FAMILIES = {
-    'ViTForImageClassification': CLASSES,
+    'ViTForImageClassification': CLASSES, 'ViTModel': TINY,
     **{f'ViTForImageClassification, {name}': {**CLASSES, name: value}
        for name, value in (
            ('hidden_act', 'gelu_new'), ('qkv_bias', False),
