@@ -16,6 +16,8 @@ from typing import Any
 
 from vit_jax.exceptions import UserError
 
+# Tables: names that a config or a flag can choose.
+
 # The first line of a command's docstring is its help.
 COMMANDS: Mapping[str, str] = {
     'train': 'vit_jax.commands.train',
@@ -34,6 +36,11 @@ COMMANDS: Mapping[str, str] = {
     'doctor': 'vit_jax.extras.doctor.commands.doctor',
 }
 
+# Sections of a config that leaves declare: their records.
+SECTIONS: Mapping[str, str] = {
+    'card': 'vit_jax.extras.cards.config:CardConfig',
+}
+
 # `model.name`: config records; the most general last.
 MODELS: Mapping[str, str] = {
     'vit': 'vit_jax.models.vit:ViTConfig',
@@ -41,84 +48,6 @@ MODELS: Mapping[str, str] = {
     'resnet': 'vit_jax.models.resnet:ResNetConfig',
     'ablation': 'vit_jax.models.ablations:AblationConfig',
     'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
-}
-
-# Overrides of a resize and a crop in the terms of timm.
-PREPROCESSING_TERMS = 'vit_jax.extras.zoo.configs.resize_and_crop'
-
-# Opens the weights of other codebases, and checks that a file is complete.
-FOREIGN = 'vit_jax.extras.zoo.foreign'
-
-# Replaces the head of a module by the decoder of its config.
-DECODER = 'vit_jax.extras.segmentation.decoder:attach'
-# Reads the masks of images, for the objective and evaluators of masks.
-MASKS = 'vit_jax.extras.segmentation.mask_reader'
-# Classes of pixels: their shares, arrays and files.
-SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
-
-# Opens folders of images and masks (`data.target=masks`), and finds the mask of
-# an image.
-MASK_FOLDERS = 'vit_jax.extras.segmentation.masks'
-
-# Adapters of kernels, and the weights of a run with those of its base.
-LORA = 'vit_jax.extras.lora.adapters'
-LORA_BASE = 'vit_jax.extras.lora.merged:merged'
-
-# Downloads weights of hf://.
-HUB_WEIGHTS = 'vit_jax.extras.hub.weights:fetch'
-
-# Resizes the patch embedding of a model (FlexiViT).
-PATCH = 'vit_jax.extras.zoo.patch_size:resize'
-# Attention kernels for TPUs.
-SPLASH = 'vit_jax.extras.tpu_kernels.splash'
-# Interpolation of positions in other codebases, and of patch filters.
-INTERPOLATE = 'vit_jax.extras.zoo.interpolation:interpolate'
-FILTERS = 'vit_jax.extras.zoo.interpolation:resize_filters'
-# Makes text embeddings the head of the image tower of CLIP or SigLIP.
-TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
-
-# Published backbones, whose names are variants with an underscore.
-BACKBONES = 'vit_jax.extras.zoo.backbones:table'
-
-# Translates sections `model` of earlier versions.
-EARLIER = 'vit_jax.extras.zoo.earlier'
-# Says why a name of an earlier version is refused.
-ENDED = 'vit_jax.extras.zoo.removed:sentence'
-
-# Thresholds of the classes of a run, and flags of `evaluate` that store them.
-THRESHOLDS = 'vit_jax.extras.diagnostics.thresholds'
-
-# Returns the model card of a finished run; card and upload of `convert`.
-CARD = 'vit_jax.extras.cards.model_card:of_run'
-PUBLISH = 'vit_jax.extras.cards.publish'
-
-# Other places that get the metrics of a run.
-TENSORBOARD = 'vit_jax.extras.tracking.tensorboard:TensorBoard'
-WANDB = 'vit_jax.extras.tracking.weights_and_biases:Run'
-
-# Compares the examples of a run with those of its checkpoint.
-CHANGES = 'vit_jax.extras.changes.data_changes'
-
-# Counts the operations of a model and its training for one image.
-FLOPS = 'vit_jax.extras.plan.model_flops:per_image'
-
-# Describes the keys of configs for --help and misspelt flags.
-KEYS = 'vit_jax.extras.keys.reference'
-
-# Finds the peak figures and cores of a device kind.
-HARDWARE = 'vit_jax.extras.plan.hardware:find'
-
-# Draws the result of an evaluator for `evaluate`.
-FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
-
-# Traces steps of a run.
-PROFILER = 'vit_jax.extras.plan.profiler:Profiler'
-
-# Draws the metrics of runs.
-CURVES = 'vit_jax.extras.figures.training_curves:draw'
-# Sections of a config that leaves declare: their records.
-SECTIONS: Mapping[str, str] = {
-    'card': 'vit_jax.extras.cards.config:CardConfig',
 }
 
 # `objective.name`: config records.
@@ -143,9 +72,6 @@ OPTIMIZERS: Mapping[str, str] = {
     'optax.NAME': 'vit_jax.extras.optimizers.of_optax:OptaxConfig',
 }
 
-# `optimizer.layer_decay` and `frozen_layers`: multipliers of learning rates.
-LAYER_DECAY = 'vit_jax.extras.optimizers.layer_decay:multipliers'
-
 # `evals.NAME.name`: config records.
 EVALUATORS: Mapping[str, str] = {
     'auto': 'vit_jax.evals.auto:AutoConfig',
@@ -165,12 +91,6 @@ EVALUATORS: Mapping[str, str] = {
     'shift': 'vit_jax.extras.diagnostics.shift:ShiftConfig',
     'spread': 'vit_jax.extras.diagnostics.spread:SpreadConfig',
 }
-
-# `evaluate --evaluators`: sections for known datasets.
-EVALUATED_DATASETS = 'vit_jax.extras.diagnostics.shift:SECTIONS'
-
-# `evals.NAME.real_labels`: the evaluation with the labels of a file.
-REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:evaluate'
 
 # `op` in `data.train_ops` and `data.eval_ops`: records of operations.
 OPERATIONS: Mapping[str, str] = {
@@ -193,21 +113,6 @@ MIXERS: Mapping[str, str] = {
     'cutmix': 'vit_jax.extras.augment.mixing:cutmix',
 }
 
-# `data.mixture`: a module that unites datasets and orders the draws from them.
-MIXTURE = 'vit_jax.extras.mixture.mixture'
-
-# `data.sampling`: maps draws to examples, other than natural.
-SAMPLER = 'vit_jax.extras.mixture.class_sampler:build'
-
-# `data.exclude`: leaves out the examples that a list names.
-EXCLUDE = 'vit_jax.extras.curation.exclude:from_dataset'
-
-# Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
-IMAGE_DECODER = 'vit_jax.extras.multichannel.decode:decode'
-
-# `data.mean=measured`: mean and standard deviation of training images.
-MEASURE = 'vit_jax.extras.multichannel.measure:measure'
-
 # `data.source`: functions of the name and the section `data`, by the name or
 # its start up to a slash. Other names are paths or `TFDS`.
 SOURCES: Mapping[str, str] = {
@@ -216,17 +121,6 @@ SOURCES: Mapping[str, str] = {
     'vtab/': 'vit_jax.extras.sweep.vtab:open_source',
 }
 TFDS = 'vit_jax.data.sources.tfds:open_source'
-
-# Suggests settings for data beside the conventions, and questions others.
-SUGGESTIONS = 'vit_jax.extras.suggest.suggest'
-
-# Opens a dataset by its sizes, without its files.
-PLANNED = 'vit_jax.extras.plan.sizes:open_planned'
-
-# Sizes of sources that are not known datasets: functions of the name.
-SIZES: Mapping[str, str] = {
-    'vtab/': 'vit_jax.extras.sweep.vtab:planned',
-}
 
 # Paths in `data.source`, by what they hold.
 FILES: Mapping[str, str] = {
@@ -239,11 +133,10 @@ FILES: Mapping[str, str] = {
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
 }
 
-# Groups of the examples of a split that `data prepare` wrote.
-GROUPS = 'vit_jax.extras.curation.group_files:read'
-
-# Records of TFDS's TFRecord files by index.
-TFRECORDS = 'vit_jax.extras.shards.tfrecords:open_records'
+# Sizes of sources that are not known datasets: functions of the name.
+SIZES: Mapping[str, str] = {
+    'vtab/': 'vit_jax.extras.sweep.vtab:planned',
+}
 
 # `convert --format`: functions that write.
 WEIGHT_FORMATS: Mapping[str, str] = {
@@ -251,6 +144,100 @@ WEIGHT_FORMATS: Mapping[str, str] = {
     'timm': 'vit_jax.extras.zoo.save:write',
     'orbax': 'vit_jax.weights.formats.orbax:save',
 }
+
+# Functions and modules of leaves, which the trunk uses where they exist.
+
+# For data.
+
+# Records of TFDS's TFRecord files by index.
+TFRECORDS = 'vit_jax.extras.shards.tfrecords:open_records'
+# Suggests settings for data beside the conventions, and questions others.
+SUGGESTIONS = 'vit_jax.extras.suggest.suggest'
+# Opens folders of images and masks (`data.target=masks`), and finds the mask of
+# an image.
+MASK_FOLDERS = 'vit_jax.extras.segmentation.masks'
+# Reads the masks of images, for the objective and evaluators of masks.
+MASKS = 'vit_jax.extras.segmentation.mask_reader'
+# `data.mixture`: a module that unites datasets and orders the draws from them.
+MIXTURE = 'vit_jax.extras.mixture.mixture'
+# `data.sampling`: maps draws to examples, other than natural.
+SAMPLER = 'vit_jax.extras.mixture.class_sampler:build'
+# `data.exclude`: leaves out the examples that a list names.
+EXCLUDE = 'vit_jax.extras.curation.exclude:from_dataset'
+# Groups of the examples of a split that `data prepare` wrote.
+GROUPS = 'vit_jax.extras.curation.group_files:read'
+# Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
+IMAGE_DECODER = 'vit_jax.extras.multichannel.decode:decode'
+# `data.mean=measured`: mean and standard deviation of training images.
+MEASURE = 'vit_jax.extras.multichannel.measure:measure'
+# Opens a dataset by its sizes, without its files.
+PLANNED = 'vit_jax.extras.plan.sizes:open_planned'
+
+# For models and their weights.
+
+# Published backbones, whose names are variants with an underscore.
+BACKBONES = 'vit_jax.extras.zoo.backbones:table'
+# Opens the weights of other codebases, and checks that a file is complete.
+FOREIGN = 'vit_jax.extras.zoo.foreign'
+# Downloads weights of hf://.
+HUB_WEIGHTS = 'vit_jax.extras.hub.weights:fetch'
+# Overrides of a resize and a crop in the terms of timm.
+PREPROCESSING_TERMS = 'vit_jax.extras.zoo.configs.resize_and_crop'
+# Interpolation of positions in other codebases, and of patch filters.
+INTERPOLATE = 'vit_jax.extras.zoo.interpolation:interpolate'
+FILTERS = 'vit_jax.extras.zoo.interpolation:resize_filters'
+# Resizes the patch embedding of a model (FlexiViT).
+PATCH = 'vit_jax.extras.zoo.patch_size:resize'
+# Makes text embeddings the head of the image tower of CLIP or SigLIP.
+TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
+# Adapters of kernels, and the weights of a run with those of its base.
+LORA = 'vit_jax.extras.lora.adapters'
+LORA_BASE = 'vit_jax.extras.lora.merged:merged'
+# Replaces the head of a module by the decoder of its config.
+DECODER = 'vit_jax.extras.segmentation.decoder:attach'
+# Attention kernels for TPUs.
+SPLASH = 'vit_jax.extras.tpu_kernels.splash'
+# `optimizer.layer_decay` and `frozen_layers`: multipliers of learning rates.
+LAYER_DECAY = 'vit_jax.extras.optimizers.layer_decay:multipliers'
+# Translates sections `model` of earlier versions.
+EARLIER = 'vit_jax.extras.zoo.earlier'
+# Says why a name of an earlier version is refused.
+ENDED = 'vit_jax.extras.zoo.removed:sentence'
+
+# For runs and evaluations.
+
+# Compares the examples of a run with those of its checkpoint.
+CHANGES = 'vit_jax.extras.changes.data_changes'
+# Counts the operations of a model and its training for one image.
+FLOPS = 'vit_jax.extras.plan.model_flops:per_image'
+# Finds the peak figures and cores of a device kind.
+HARDWARE = 'vit_jax.extras.plan.hardware:find'
+# Traces steps of a run.
+PROFILER = 'vit_jax.extras.plan.profiler:Profiler'
+# Other places that get the metrics of a run.
+TENSORBOARD = 'vit_jax.extras.tracking.tensorboard:TensorBoard'
+WANDB = 'vit_jax.extras.tracking.weights_and_biases:Run'
+# Draws the metrics of runs.
+CURVES = 'vit_jax.extras.figures.training_curves:draw'
+# Returns the model card of a finished run.
+CARD = 'vit_jax.extras.cards.model_card:of_run'
+# `evaluate --evaluators`: sections for known datasets.
+EVALUATED_DATASETS = 'vit_jax.extras.diagnostics.shift:SECTIONS'
+# `evals.NAME.real_labels`: the evaluation with the labels of a file.
+REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:evaluate'
+# Draws the result of an evaluator for `evaluate`.
+FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
+# Thresholds of the classes of a run, and flags of `evaluate` that store them.
+THRESHOLDS = 'vit_jax.extras.diagnostics.thresholds'
+
+# For commands and predictions.
+
+# Describes the keys of configs for --help and misspelt flags.
+KEYS = 'vit_jax.extras.keys.reference'
+# Classes of pixels: their shares, arrays and files.
+SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
+# Model card and upload of `convert`.
+PUBLISH = 'vit_jax.extras.cards.publish'
 
 
 class DeletedError(UserError):
