@@ -1,5 +1,6 @@
-"""Every file in configs/ builds at full size; one trains at toy size."""
+"""Every config builds at full size, and experiments of the paper train."""
 
+import dataclasses
 import pathlib
 
 import jax
@@ -8,9 +9,9 @@ import pytest
 from tests import leaves
 from vit_jax import registry
 from vit_jax import run as run_lib
-from vit_jax import tree
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
+from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -65,10 +66,6 @@ ARGUMENTS = {
 CASES = [f'{name}:{arguments}' for name in FILES
          for arguments in ARGUMENTS.get(name, ('',))]
 
-TOY_MODEL = ('width=16', 'depth=1', 'num_heads=2', 'mlp_dim=32', 'patch=8',
-             'unroll=1')
-
-
 def load(case):
   with leaves.skip_deleted():
     return load_config.load(str(ROOT / 'configs' / case)).values()
@@ -89,27 +86,59 @@ def test_configs_build_at_full_size_without_allocating(case):
     assert set(experiment.evaluators) == set(experiment.config.evals)
 
 
-@pytest.mark.parametrize(('recipe', 'count'), [
-    ('resnet', 747_594), ('gpu', 3_721_738)])
-def test_models_for_cifar10_have_the_documented_size(recipe, count):
-  config, = load(f'cifar10.py:recipe={recipe}')
-  experiment = build_lib.build(
-      config, devices=jax.devices()[:1], data_optional=True)
-  assert tree.num_elements(experiment.model_params) == count
+PAPER = ROOT / 'configs' / 'paper'
+# Stages that cover the settings of a file.
+STAGES = {
+    'figure4.py': ('ResNet,500,0', 'ResNet fine-tuned,500,0'),
+    'figure5.py': ('hybrid,small,1',),
+    'figure8.py': ('all,half,2',),
+    'figure9.py': ('class token,1e-02,0',),
+    'figure13.py': ('axial,1,0',),
+    'table7.py': ('sgd,1e-01,0',),
+}
 
 
-# The recipes of the docs train mae.py and lejepa.py.
-def test_a_config_trains_at_toy_size(tmp_path):
-  flags = [
-      *(f'model.{setting}' for setting in TOY_MODEL), 'model.variant=',
-      'total.steps=1', 'batch_size=8', 'data.num_workers=0',
-      'data.resolution=16', 'log.every.steps=1',
-      'data.eval_ops=[{"op": "resize"}]']
-  config, = load_config.load(
-      f'{ROOT}/configs/pretrain.py:dataset=digits', flags).values()
-  experiment = build_lib.build(config, devices=jax.devices()[:1])
-  summary = run_lib.train(experiment, tmp_path)
-  assert (summary['steps'], summary['images']) == (1, 8)
-  assert summary['metrics']['train/loss'] > 0
-  for evaluator in experiment.config.evals:
-    assert summary['metrics'][f'{evaluator}/examples'] > 0
+def test_every_file_of_the_paper_is_covered_and_short():
+  files = {path.name for path in PAPER.glob('*.py')}
+  assert files == {*STAGES, 'small.py', 'families.py', 'table2.py'}
+  for name in files:
+    assert len((PAPER / name).read_text().splitlines()) <= 80, name
+
+
+@pytest.mark.parametrize('case', [
+    # Three models and stages each; others train each model. The notebook of the
+    # paper trains those of figure 13.
+    pytest.param(case, marks=[pytest.mark.large] * (case in (
+        'figure4.py', 'figure5.py', 'figure8.py', 'figure9.py', 'figure13.py')))
+    for case in STAGES])
+def test_stages_of_the_paper_train(case, tmp_path):
+  stages = load_config.load(f'{PAPER}/{case}', [
+      'total.steps=2', 'batch_size=8', 'data.shapes.num_examples=600',
+      'data.shapes.num_test_examples=8', 'data.num_examples=16',
+      'checkpoint.every.steps=1', 'log.every.steps=1'])
+  for name in STAGES[case]:
+    config = dataclasses.replace(stages[name], evals={
+        key: dataclasses.replace(evaluator, every=None)
+        for key, evaluator in stages[name].evals.items()},
+        checkpoint=dataclasses.replace(
+            stages[name].checkpoint, best='', patience=None))
+    origin = config.init.stage
+    summary = run_lib.train(
+        build_lib.build(config, devices=jax.devices()[:1]),
+        tmp_path / name,
+        weights=open_lib.open(tmp_path / origin) if origin else None)
+    assert summary['steps'] == 2
+    assert set(config.evals) <= {
+        key.split('/')[0] for key in summary['metrics']}
+
+
+@pytest.mark.large  # Nine models.
+def test_models_of_one_size_have_similar_cost():
+  cost = {}
+  for size in ('small', 'medium', 'large'):
+    for family in ('ViT', 'hybrid', 'ResNet'):
+      config = load_config.load(
+          f'{PAPER}/families.py:family={family},size={size}')['']
+      cost[family] = registry.load(registry.FLOPS)(build_lib.build(
+          config, devices=jax.devices()[:1])).forward
+    assert max(cost.values()) / min(cost.values()) < 1.5, (size, cost)

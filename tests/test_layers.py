@@ -39,8 +39,6 @@ SHARED_BY_LEAVES = ('html_page', 'pictures', 'plots')
 
 # Meaningless names.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')
-# Optional libraries that take seconds to import.
-HEAVY = ('tensorflow', 'torch')
 
 
 def module_of(path):
@@ -59,23 +57,19 @@ def sources():
   return paths + [path for path in [ROOT / 'main.py'] if path.exists()]
 
 
-def imports(tree, *, modules=frozenset()):
-  """Returns the modules a file imports, as tuples of names.
-
-  Args:
-    tree: the parsed file, or a part of it.
-    modules: our modules: `from package import module` names the module.
-  """
+@functools.cache
+def imports_of(path):
+  """Returns the modules that a file imports, as tuples of names."""
   found = set()
-  for node in ast.walk(tree):
+  for node in ast.walk(ast.parse(path.read_text())):
     if isinstance(node, ast.Import):
       found |= {tuple(alias.name.split('.')) for alias in node.names}
     elif isinstance(node, ast.ImportFrom):
-      assert not node.level, 'Imports are absolute.'
       origin = tuple(node.module.split('.'))
       for alias in node.names:
+        # `from package import module` names the module.
         whole = (*origin, alias.name)
-        found.add(whole if whole in modules else origin)
+        found.add(whole if whole in all_modules() else origin)
   return found
 
 
@@ -109,14 +103,6 @@ def may_import(importer, imported):
   return layer(above) > layer(below)
 
 
-@functools.cache
-def imports_of(path, *, at_start=False):
-  """Returns the modules that a file imports, in all or at import."""
-  tree = ast.parse(path.read_text())
-  return imports(without_functions(tree) if at_start else tree,
-                 modules=all_modules())
-
-
 def test_modules_import_only_lower_layers():
   assert not [
       (str(path), '.'.join(module)) for path in sources()
@@ -136,24 +122,6 @@ def test_configs_import_only_config_modules():
     assert roots <= {'ml_collections', 'configs', 'typing'}, path
 
 
-def without_functions(tree):
-  """Removes functions, which leaves the code that runs at import."""
-  class RemoveFunctions(ast.NodeTransformer):
-
-    def visit_FunctionDef(self, node):
-      return None
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-  return RemoveFunctions().visit(tree)
-
-
-def test_heavy_libraries_are_not_imported_at_start():
-  for path in sources():
-    roots = {module[0] for module in imports_of(path, at_start=True)}
-    assert not roots & set(HEAVY), path
-
-
 def test_no_modules_import_each_other_even_inside_functions():
   # `prepare` raises an error with the modules of a cycle. Modules of a package
   # do not count as importing its `__init__`, although Python runs it first.
@@ -165,27 +133,3 @@ def test_no_modules_import_each_other_even_inside_functions():
 def test_no_module_has_a_meaningless_name():
   names = {name for path in sources() for name in module_of(path)}
   assert not names & set(FORBIDDEN_NAMES)
-
-
-@functools.cache
-def reached(name):
-  """Returns a module and our modules that it imports transitively."""
-  paths = {module_of(path): path for path in (ROOT / 'vit_jax').rglob('*.py')}
-  seen, pending = set(), [tuple(name.split('.'))]
-  while pending:
-    module = pending.pop()
-    if module in seen or module not in paths or module == ('vit_jax',):
-      continue
-    seen.add(module)
-    pending += imports_of(paths[module], at_start=True)
-    pending += [module[:i] for i in range(1, len(module))]  # Its packages.
-  return seen
-
-
-def test_the_step_and_the_loop_import_little():
-  assert len(reached('vit_jax.training.step')) <= 10
-  loop = reached('vit_jax.run.loop')
-  assert len(loop) <= 140
-  assert not {module[1] for module in loop} & {
-      'inference', 'extras', 'commands'}
-  assert ('vit_jax', 'weights', 'save') not in loop

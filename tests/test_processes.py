@@ -3,14 +3,16 @@
 They are started by `main.py` and communicate through gloo.
 """
 
+from concurrent import futures
 import json
+import signal
 
 import numpy as np
-from PIL import Image
 import pytest
 
 from tests import faults
 from tests import leaves
+from tests import pictures
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
@@ -135,10 +137,9 @@ def test_processes_with_different_configs_end_with_status_2(tmp_path):
 
 def test_an_error_in_one_process_ends_all_processes(tmp_path):
   images = tmp_path / 'images' / 'train'
-  for name in ('a', 'b'):
-    (images / name).mkdir(parents=True)
-    for i in range(8):
-      Image.new('L', (8, 8), 16 * i).save(images / name / f'{i}.png')
+  for i in range(16):
+    pictures.save(
+        images / 'ab'[i % 2] / f'{i}.png', pictures.picture(i, side=8))
   (images / 'b' / '3.png').write_bytes(b'not an image')
   config = toy.write(tmp_path / 'config.py', **{
       **CONFIG, 'evals': {}, 'checkpoint': {},
@@ -148,3 +149,21 @@ def test_an_error_in_one_process_ends_all_processes(tmp_path):
   assert 0 not in ended.statuses, ended
   # Only one process read the file.
   assert sum('3.png' in output for output in ended.outputs) == 1, ended
+
+
+def test_a_kill_in_a_save_ends_the_other_process_as_documented(tmp_path):
+  """`python -m tests.faults` also resumes the run, after forty faults."""
+  config = f'--config={toy.write(tmp_path / "toy.py", **faults.CONFIG)}'
+
+  def kill(which):
+    workdir = tmp_path / f'run_{which}'
+    launch = faults.Launch(workdir, config)
+    assert launch.until(lambda: faults.is_saving(workdir)), launch.end()
+    launch.send(signal.SIGKILL, [which])
+    ended = launch.end()
+    faults.assert_documented(ended, killed=[which])
+    assert 'Traceback' not in ended.outputs[1 - which], ended
+
+  # At the same time, because they wait for heartbeats.
+  with futures.ThreadPoolExecutor() as pool:
+    list(pool.map(kill, [0, 1]))

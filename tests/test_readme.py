@@ -1,10 +1,12 @@
-"""Commands and links in the README and docs are valid."""
+"""Commands and links in the README and docs are valid; their programs train."""
 
 import pathlib
 import re
 import shlex
+import sys
 
 import jax
+from matplotlib import figure
 import pytest
 
 from tests import leaves
@@ -38,9 +40,7 @@ def commands():
 
 def test_the_readme_shows_a_command_for_every_task():
   named = {shlex.split(line)[2] for line in commands()}
-  assert named >= {'evaluate', 'doctor', 'sweep', 'plan', 'flops',
-                   'predict', 'features', 'inspect', 'export', 'convert',
-                   'benchmark', 'deduplicate', 'data'}
+  assert named >= {*registry.COMMANDS} - {'train'}
 
 
 def check_arguments(words):
@@ -99,13 +99,20 @@ def test_every_named_make_target_exists():
     assert re.search(rf'^{target}:', makefile, flags=re.MULTILINE), target
 
 
+def run_programs(page, *replaced):
+  """Runs the blocks of a page as one program, with words replaced."""
+  program = '\n'.join(re.findall(
+      r'```python\n(.*?)```', (ROOT / page).read_text(), re.DOTALL))
+  for old, new in replaced:
+    program = program.replace(old, new)
+  exec(compile(program, page, 'exec'), {})
+
+
 @pytest.mark.slow  # Trains.
 def test_the_program_of_docs_api_trains(one_device, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   pictures.save(tmp_path / 'cat.jpg', pictures.picture(0))
-  program = '\n'.join(re.findall(
-      r'```python\n(.*?)```', (ROOT / 'docs/api.md').read_text(), re.DOTALL))
-  exec(compile(program, 'api.md', 'exec'), {})
+  run_programs('docs/api.md')
   assert vit_jax.load('tuned.npz', log=None).config.num_classes == 10
 
 
@@ -113,15 +120,86 @@ def test_the_program_of_docs_api_trains(one_device, tmp_path, monkeypatch):
 def test_the_programs_of_docs_embed_train(
     one_device, capsys, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  program = '\n'.join(re.findall(
-      r'```python\n(.*?)```', (ROOT / 'docs/embed.md').read_text(), re.DOTALL))
   # A smaller model, which needs a higher learning rate.
-  program = program.replace(
-      "'depth': 2", "'depth': 1, 'width': 48, 'mlp_dim': 96").replace(
-          '1e-3', '1e-2')
-  exec(compile(program, 'embed.py', 'exec'), {})
+  run_programs('docs/embed.md', ('1e-3', '1e-2'), (
+      "'depth': 2", "'depth': 1, 'width': 48, 'mlp_dim': 96"))
   found = re.findall(r"'(?:test/)?accuracy': ([\d.]+)",
                      capsys.readouterr().out)
   assert len(found) == 4 and min(map(float, found)) > 0.8
   # A checkpoint of an own step is one of the library's.
   assert vit_jax.load('runs/sam', log=None).config.num_classes == 10
+
+
+EXTEND = (ROOT / 'docs/extend.md').read_text()
+FILES = dict(re.findall(
+    r'```python title=(\S+)\n(.*?)```', EXTEND, re.DOTALL))
+MODULES = sorted(name[:-len('.py')] for name in FILES if name != 'config.py')
+
+
+def forget(monkeypatch):
+  """Makes the modules of the page unknown, as in a new process."""
+  monkeypatch.setattr(registry, '_allowed', set())
+  monkeypatch.setattr(registry, '_folders', [])
+  for name in MODULES:
+    sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+  for name, text in FILES.items():
+    (tmp_path / name).write_text(text)
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sys, 'path', list(sys.path))
+  forget(monkeypatch)
+  yield
+  forget(monkeypatch)
+
+
+@pytest.mark.slow  # Trains.
+def test_the_project_trains_and_only_named_modules_are_imported_again(
+    project, one_device, monkeypatch, capsys):
+  figures, save = [], figure.Figure.savefig
+  monkeypatch.setattr(
+      figure.Figure, 'savefig', lambda fig, *args, **options: (
+          figures.append(fig), save(fig, *args, **options)))
+  train = ['train', '--config=config.py', '--workdir=runs/focal',
+           '--config.objective.gamma=1', '--config.data.num_threads=1']
+  assert main.main(train) == 0
+  # Metrics of one's own have a percent sign, a title and a curve.
+  printed = capsys.readouterr().out
+  assert re.search(r'margin/margin +\d+\.\d\d %', printed)
+  assert float(re.search(r'test/accuracy +([\d.]+) %', printed)[1]) > 95
+  if leaves.has(registry.CURVES):
+    assert [axes.get_title(loc='left') for axes in figures[0].axes] == [
+        'Loss', 'Accuracy', 'Confidence', 'Margin', 'Learning rate']
+  # A finished run is read by its config file.
+  forget(monkeypatch)
+  assert main.main(train) == 0
+
+  forget(monkeypatch)
+  capsys.readouterr()
+  evaluate = ['evaluate', '--workdir=runs/focal']
+  for known in range(len(MODULES)):
+    assert main.main([*evaluate, *(
+        f'--import={name}' for name in sorted(
+            {*MODULES} & {*sys.modules}))]) == 2
+    error = capsys.readouterr().err
+    name = re.search(r'--import=(\w+)', error.replace('\n', ' '))[1]
+    assert name in MODULES and name not in sys.modules, error
+    assert 'malformed' not in error
+    registry.allow(name)
+    if known == len(MODULES) - 1:
+      assert main.main(evaluate) == 0
+
+  forget(monkeypatch)
+  with pytest.raises(ValueError, match='--import=convnet'):
+    vit_jax.load('runs/focal', log=None)
+  model = vit_jax.load(
+      'runs/focal', log=None, imports=['convnet', 'focal'])
+  assert model.config.name == 'convnet:ConvNet'
+  assert 'margin' not in sys.modules
+  registry.allow(*MODULES)
+  assert set(vit_jax.evaluate(
+      'runs/focal', ['margin:Margin'],
+      overrides=['evals.Margin.temperature=2'])) == {
+          'Margin/margin', 'Margin/examples'}

@@ -1,10 +1,12 @@
-"""JSON files are parsed strictly."""
+"""JSON is parsed strictly; damaged images and weights are read or explained."""
 
+import os
 from unittest import mock
 
 from etils import epath
 import pytest
 
+from tests import fuzz
 from vit_jax import untrusted
 from vit_jax.run import workdir as workdir_lib
 
@@ -30,3 +32,17 @@ def test_a_damaged_summary_counts_as_missing_but_not_one_that_is_not_read(
       side_effect=OSError(5, 'Input/output error')))
   with pytest.raises(OSError, match='Input/output error'):
     workdir_lib.read(path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings('ignore')
+def test_any_file_is_read_or_explained():
+  examples = int(os.environ.get('FUZZ_EXAMPLES', 0))
+  # No parameters, because collecting them would build all readers.
+  for name, reader in fuzz.readers().items():
+    try:
+      reader.check(max_examples=examples or (50 if name == 'image' else 8),
+                   derandomize=not examples)
+    except Exception as error:
+      error.add_note(f'The reader is {name}.')
+      raise

@@ -63,12 +63,6 @@ def test_the_trunk_trains_evaluates_and_predicts_without_the_leaves(copy):
   run(copy, '-c', PROGRAM)
 
 
-def test_the_help_lists_the_commands_that_exist(copy):
-  text = run(copy, 'main.py', '--help')
-  assert '  train ' in text
-  assert '  sweep ' not in text
-
-
 @pytest.mark.large  # Runs all quick tests of the trunk.
 def test_the_tests_of_the_trunk_pass_without_the_leaves(tmp_path):
   shutil.copytree(

@@ -1,7 +1,5 @@
 """Initial weights replace every copy of the initial parameters."""
 
-from unittest import mock
-
 import jax
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ import vit_jax
 from vit_jax import registry
 from vit_jax import tree
 from vit_jax.experiment import fit_weights
-from vit_jax.weights import open as open_lib
 
 
 def copies(state):
@@ -70,14 +67,6 @@ def test_an_own_loop_starts_from_the_checkpoint_unless_random(saved, capsys):
   np.testing.assert_array_equal(
       patches(experiment.init_state(random=True)),
       experiment.random_params()['patches']['kernel'])
-
-
-def test_training_opens_the_checkpoint_once(saved, tmp_path, monkeypatch):
-  experiment = vit_jax.build(toy.config(init={'checkpoint': str(saved[1])}))
-  opened = mock.Mock(side_effect=open_lib.open)
-  monkeypatch.setattr(open_lib, 'open', opened)
-  vit_jax.train(experiment, tmp_path / 'run')
-  opened.assert_called_once()
 
 
 def test_an_own_loop_does_not_know_where_a_stage_is():

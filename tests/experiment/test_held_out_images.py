@@ -1,17 +1,10 @@
 """No spelling of a setting measures on images that are trained on."""
 
-from etils import epath
 import pytest
 
-from tests import leaves
 from tests import pictures
 from tests import toy
 from vit_jax import data
-from vit_jax import registry
-from vit_jax.checkpoints import config as checkpoint_config
-from vit_jax.checkpoints import manager
-from vit_jax.experiment import config as config_lib
-from vit_jax.run import restore
 
 
 @pytest.fixture(scope='module')
@@ -61,7 +54,6 @@ def test_measuring_on_training_images_is_noted(folder, split, noted, capsys):
       capsys)) == noted
 
 
-@pytest.mark.skipif(not leaves.has(registry.MIXTURE), reason='It mixes data.')
 @pytest.mark.parametrize(('split', 'noted'), [('train', False), ('all', True)])
 def test_measuring_on_a_source_of_a_mixture_is_noted(
     folder, tmp_path, split, noted, capsys):
@@ -77,8 +69,6 @@ def test_validation_data_are_not_the_training_data(folder):
     build(folder, val_source=f'{folder}/')
 
 
-@pytest.mark.skipif(
-    not leaves.has(registry.EXCLUDE), reason='It reads a list of keys.')
 def test_excluded_images_are_no_neighbours(folder, tmp_path):
   whole = build(folder).dataset
   keys = [whole.source.key(i) for i in range(20)]
@@ -94,34 +84,8 @@ def test_excluded_images_are_no_neighbours(folder, tmp_path):
   assert len(rest) == 5
 
 
-def resume(earlier, experiment, tmp_path):
-  with manager.Checkpoints(
-      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
-    checkpoints.save(
-        earlier.init_state(), labels=earlier.dataset.class_names,
-        config=config_lib.to_plain(earlier.config), progress={
-            'best': 2.0, 'best_step': 0,
-            'evals': {'test/loss': 2.0, 'old/loss': 1.0}})
-  with manager.Checkpoints(
-      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
-    return restore.restore_or_init(
-        experiment, checkpoints, epath.Path(tmp_path), None)[1].counters
-
-
 def _other(root):
   for i in range(4):
     pictures.save(root / 'other' / 'ab'[i % 2] / f'{i}.png',
                   pictures.picture(i, side=8))
   return str(root / 'other')
-
-
-@pytest.mark.parametrize(('change', 'kept'), [
-    ({}, 2.0), ({'every': {'steps': 1}}, 2.0), ({'split': 'train[:8]'}, None)])
-def test_a_best_value_of_other_images_is_forgotten(
-    folder, tmp_path, change, kept):
-  earlier, experiment = (toy.build(
-      data={'source': str(folder)}, evals={'test': {'split': 'test', **each}},
-      checkpoint={'best': 'test/loss'}) for each in ({}, change))
-  counters = resume(earlier, experiment, tmp_path)
-  assert counters.best == kept
-  assert counters.evals == ({'test/loss': 2.0} if kept else {})

@@ -147,27 +147,23 @@ def test_an_own_part_is_not_combined_with_another_one_than_it_was_made_for(
       both.abstract_state.params['encoder']['layers'])} == {2}
 
 
-@pytest.mark.parametrize('change', [
-    lambda model: nn.Dense(10), lambda model: model.clone(grid=(2, 2))])
-def test_a_model_that_the_config_cannot_describe_is_an_error(
-    experiment, change):
-  with pytest.raises(ValueError, match=(
-      'model is (Dense|ViT) of another kind or size .*model.clone')):
-    dataclasses.replace(experiment, model=change(experiment.model))
-
-
-def test_data_of_other_classes_are_an_error(experiment):
-  with pytest.raises(ValueError, match='dataset has 3 classes, but the model'):
-    dataclasses.replace(experiment, dataset=dataclasses.replace(
-        experiment.dataset, num_classes=3))
-
-
-def test_parameters_of_another_model_are_one_clear_error(experiment):
-  deeper = with_model(experiment, depth=2)
-  with pytest.raises(ValueError, match=(
-      r'(?s)those of the experiment:\n  encoder/\S+: expected \(1, .*, found '
-      r'\(2, .*\n  and 9 more\n.* set init.checkpoint')):
-    experiment.init_state(deeper.random_params())
+@pytest.mark.parametrize(('change', 'words'), [
+    (lambda experiment: dataclasses.replace(experiment, model=nn.Dense(10)),
+     'model is Dense of another kind or size .*model.clone'),
+    (lambda experiment: dataclasses.replace(
+        experiment, model=experiment.model.clone(grid=(2, 2))),
+     'model is ViT of another kind or size .*model.clone'),
+    (lambda experiment: dataclasses.replace(
+        experiment, dataset=dataclasses.replace(
+            experiment.dataset, num_classes=3)),
+     'dataset has 3 classes, but the model'),
+    (lambda experiment: experiment.init_state(
+        with_model(experiment, depth=2).random_params()),
+     r'(?s)those of the experiment:\n  encoder/\S+: expected \(1, .*, found '
+     r'\(2, .*\n  and 9 more\n.* set init.checkpoint')])
+def test_parts_that_do_not_fit_the_others_are_errors(experiment, change, words):
+  with pytest.raises(ValueError, match=words):
+    change(experiment)
 
 
 @pytest.mark.slow  # Trains.

@@ -36,9 +36,3 @@ def assert_same_steps(one, many):
       many, jax.device_put(start, many.shardings), last=2)
   np.testing.assert_allclose(found, losses, rtol=1e-5)
   random_models.assert_close(*jax.device_get((other.params, state.params)))
-
-
-def test_a_run_of_no_step_is_an_error():
-  with pytest.raises(ValueError, match=(
-      "total is {'epochs': 1}, which is no step of batch_size 3000 for 1,437")):
-    toy.build(total={'epochs': 1}, batch_size=3000)

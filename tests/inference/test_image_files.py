@@ -3,7 +3,6 @@
 import pytest
 
 from tests import own_data
-from vit_jax.data.sources import columns as columns_lib
 from vit_jax.inference import image_files
 
 
@@ -50,18 +49,6 @@ def test_each_file_is_found_once_with_the_labels_of_all_tables(
           for path, rows in found.items()} == {
               'a.png': ['apple', 'apple'], 'c.png': ['beet', 'corn'],
               'd.png': [None]}
-
-
-def test_contradictory_rows_are_an_error_as_in_training(tmp_path):
-  (tmp_path / 'a.png').touch()
-  table = tmp_path / 'table.csv'
-  table.write_text('path,label\na.png,apple\na.png,corn\n')
-  with pytest.raises(ValueError, match="label is 'apple' and 'corn'. Remove"):
-    image_files.find([str(table)])
-  found, _ = image_files.find(
-      [str(table)], columns_lib.LabelConfig('multi', columns_lib.TableConfig()))
-  rows, = found.values()
-  assert rows == [{'label': 'apple'}, {'label': 'corn'}]
 
 
 @pytest.mark.parametrize(('path', 'message'), [

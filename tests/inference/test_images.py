@@ -51,24 +51,6 @@ def test_channels_come_last(shape, channels, hint):
   assert hint in words and ('Use' in words or 'PIL' in words) == bool(hint)
 
 
-def test_a_crop_keeps_the_centre():
-  preprocess = preprocessing_lib.parse({'resolution': 32, 'ops': [
-      {'op': 'resize', 'shorter': 64}, {'op': 'central_crop'}]})
-  wide = np.zeros((64, 128, 3), np.uint8)
-  wide[16:48, 48:80] = 255
-  shown = images_lib.resized(wide, preprocess)
-  assert shown.size == (32, 32)
-  assert np.asarray(shown).mean() > 250
-
-
-@pytest.mark.parametrize('size', [(100, 50), (50, 100), (40, 300)])
-def test_a_rectangular_crop_fits_any_aspect_ratio(size):
-  preprocess = preprocessing_lib.parse({'resolution': (32, 64), 'ops': [
-      {'op': 'resize', 'cover': (35, 71)}, {'op': 'central_crop'}]})
-  assert images_lib.resized(
-      np.zeros((*size, 3), np.uint8), preprocess).size == (64, 32)
-
-
 @pytest.mark.parametrize(('image', 'message'), [
     (np.zeros((3, 32, 32), np.uint8), r'is \[3, 32, 32\]. Channels come last'),
     (np.full((32, 32, 3), 7.0), 'from 7 to 7. Divide it by 255'),

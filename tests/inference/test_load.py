@@ -1,12 +1,13 @@
-"""Loading from every format, and errors for damaged or missing models."""
+"""Loading from every format, damaged models, and names of classes."""
 
-import shutil
+import dataclasses
 
 import numpy as np
 import pytest
 
 from tests import random_models
 import vit_jax
+from vit_jax.inference import load as load_lib
 
 
 def test_log_lines_have_relative_paths(tmp_path, monkeypatch):
@@ -30,17 +31,6 @@ def test_a_damaged_run_is_an_error_for_every_path_to_it(tmp_path):
     with pytest.raises(ValueError, match='latest/0 is damaged or incomplete: '
                        'invalid JSON'):
       vit_jax.load(place, log=None)
-  shutil.rmtree(step / 'params')
-  with pytest.raises(ValueError, match='latest/0 is damaged.*lacks params'):
-    vit_jax.load(tmp_path / 'x', log=None)
-
-
-def test_a_checkpoint_without_model_config_is_an_error(tmp_path):
-  random_models.make_tiny().save(tmp_path / 'x')
-  random_models.edit_config(
-      tmp_path / 'x/checkpoints/latest/0', lambda config: config.pop('model'))
-  with pytest.raises(ValueError, match='latest/0: .*model'):
-    vit_jax.load(tmp_path / 'x', log=None)
 
 
 def test_options_are_validated_for_runs_and_weight_files(tmp_path):
@@ -72,3 +62,45 @@ def test_models_are_created_with_random_parameters(tmp_path):
       vit_jax.load(tmp_path / 'x.npz', log=None).params, model.params)
   with pytest.raises(ValueError, match="SIZE/PATCH.*'B/17x'"):
     vit_jax.create('B/17x')
+
+
+NAMES = ('cat', 'dog', 'owl')
+IMAGES = np.random.default_rng(1).uniform(
+    -1, 1, (4, 8, 8, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope='module')
+def model():
+  return random_models.make(
+      {**random_models.TINY, 'depth': 1, 'num_classes': 3}, side=8,
+      labels=NAMES)
+
+
+@pytest.mark.parametrize(('before', 'names', 'line', 'order'), [
+    (NAMES, ('cat', 'dog', 'barn owl'), 'named by index: cat, dog, barn owl',
+     [0, 1, 2]),
+    (NAMES, ('owl', 'cat', 'dog'), 'reordered the outputs: owl, cat, dog',
+     [2, 0, 1]),
+    ((), ('a', 'b', 'c'), 'named by index: a, b, c', [0, 1, 2]),
+    (NAMES, NAMES, '', [0, 1, 2])])
+def test_given_names_replace_others_and_reorder_the_outputs(
+    model, before, names, line, order, tmp_path):
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=before)).save(tmp_path / 'x')
+  lines = []
+  loaded = vit_jax.load(tmp_path / 'x', log=lines.append, labels=names)
+  assert lines == list(loaded.summary) and loaded.preprocess.labels == names
+  assert (f'  {line}' == lines[-1]) == bool(line)
+  assert (loaded.settings['labels'] == 'given') == bool(line)
+  assert any(' labels=' in text for text in lines) != bool(line)
+  np.testing.assert_array_equal(
+      loaded(IMAGES)['logits'], model(IMAGES)['logits'][:, order])
+
+
+@pytest.mark.parametrize(('names', 'message'), [
+    (('ant', 'cat', 'dog'), '(?s)only here: ant.*only here: owl'),
+    (('cat', 'owl', 'owl'), 'several times: owl'),
+    (('cat', 'dog'), 'labels holds 2 names .* model has 3 classes')])
+def test_a_name_of_another_class_is_an_error(model, names, message):
+  with pytest.raises(ValueError, match=message):
+    load_lib.rename(model, names)

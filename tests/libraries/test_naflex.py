@@ -84,14 +84,6 @@ def test_a_model_is_written_as_a_vit_for_images_of_one_size(
       torch_models.logits(again, images), of_timm(theirs, images))
 
 
-def siglip(model, inputs):
-  if hasattr(model, 'get_image_features'):  # Of two towers.
-    model.forward = model.get_image_features
-  with torch.no_grad():
-    found = model.eval()(**inputs)
-  return np.asarray(found['logits' if 'logits' in found else 'pooler_output'])
-
-
 def inputs_of(images):
   b, height, width, _ = images.shape
   rows, columns = height // 4, width // 4
@@ -117,4 +109,5 @@ def test_siglip_2(name, torch_models, tmp_path):
   for size in SIZES:
     images = torch_models.images(*size)
     torch_models.assert_close(
-        ours(images)[output], siglip(theirs, inputs_of(images)))
+        ours(images)[output],
+        test_huggingface.outputs(theirs, **inputs_of(images)))

@@ -35,15 +35,6 @@ def test_pauses_count_in_laps_only(time):
   assert clock.lap() == 1
 
 
-def test_a_pause_ends_after_an_error(time):
-  clock = clock_lib.Clock(now=time)
-  with pytest.raises(KeyboardInterrupt), clock.paused():
-    time.sleep(5)
-    raise KeyboardInterrupt
-  time.sleep(2)
-  assert clock.interval(images=4)['images_per_sec'] == 2
-
-
 def test_wait_share_excludes_pauses(time):
   clock = clock_lib.Clock(now=time)
   with clock.waiting():

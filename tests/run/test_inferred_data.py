@@ -22,50 +22,39 @@ IMAGES = [pictures.encode(Image.new('RGB', (8, 8), (
     i * 5 % 256, i * 11 % 256, i * 17 % 256))) for i in range(30)]
 
 
-def _write(path, content):
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_bytes(content)
-
-
-def _folders(root):
+def write(root, kind):
+  """Writes class folders, or a folder of images and their table."""
   for i, image in enumerate(IMAGES):
-    _write(root / ANIMALS[i % 3] / f'{i}.png', image)
+    folder = root / (ANIMALS[i % 3] if kind == 'folders' else 'images')
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f'{i}.png').write_bytes(image)
+  if kind in TABLES:
+    column, cell = TABLES[kind]
+    own_data.write_table(root, f'image_id,{column}', [
+        (i, cell(i)) for i in range(30)], images=False)
 
 
-def _tar(root):
-  own_data.write_tar(root / 'train-0.tar', (
-      member for i, image in enumerate(IMAGES) for member in (
-          (f'{i}.png', image), (f'{i}.cls', str(i % 3).encode()))))
-
-
-def _table(header, cell):
-  def write(root):
-    for i, image in enumerate(IMAGES):
-      _write(root / f'images/{i}.png', image)
-    (root / 'labels.csv').write_text('\n'.join(
-        [header, *(f'{i},{cell(i)}' for i in range(30))]))
-  return write
-
-
-KINDS = {
-    'folders': _folders, 'tar': _tar,
-    'table': _table('image_id,breed', lambda i: ANIMALS[i % 3]),
-    'numbers': _table('image_id,price', lambda i: f'{i}.5'),
-    'several': _table(
-        'image_id,tags', lambda i: f'{ANIMALS[i % 3]}|{ANIMALS[i % 2]}')}
+TABLES = {
+    'table': ('breed', lambda i: ANIMALS[i % 3]),
+    'numbers': ('price', lambda i: f'{i}.5'),
+    'several': ('tags', lambda i: f'{ANIMALS[i % 3]}|{ANIMALS[i % 2]}')}
 LOSSES = {'numbers': 'mse', 'several': 'sigmoid'}
 
 
 @pytest.mark.skipif(not leaves.has(registry.SUGGESTIONS), reason='no leaf')
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize(('kind', 'target'), [
+    # A section with `auto` is that of class folders; see `data.earlier`.
+    ('folders', 'auto'), ('table', 'auto'),
+    ('numbers', 'regression'), ('several', 'multi')])
 def test_a_run_of_inferred_data_resumes_with_the_pasted_flags(
-    tmp_path, capsys, kind):
+    tmp_path, capsys, kind, target):
   with zipfile.ZipFile(RUNS) as archive:
     archive.extractall(tmp_path, [
         name for name in archive.namelist() if name.startswith(f'{kind}/')])
-  KINDS[kind](tmp_path / 'data')
+  assert open_lib.open(str(tmp_path / kind)).run['data'].get('target') == target
+  write(tmp_path / 'data', kind)
   data = {'source': str(tmp_path / 'data'), 'resolution': 8}
-  if KINDS[kind] not in (_folders, _tar):
+  if kind in TABLES:
     with pytest.raises(ValueError) as error:
       own_data.open_splits(data['source'])
     for name, value in own_data.paste(error.value).items():
@@ -84,14 +73,3 @@ def test_a_run_of_inferred_data_resumes_with_the_pasted_flags(
   output = capsys.readouterr().out
   assert summary['steps'] == 3 and 'Resuming from step 2' in output
   assert 'Changes of the data' not in output and 'data.target' not in output
-
-
-@pytest.mark.parametrize(('kind', 'target'), [
-    ('folders', 'auto'), ('numbers', 'regression'), ('several', 'multi')])
-def test_the_kind_of_labels_is_that_of_the_checkpoint(
-    tmp_path, kind, target):
-  with zipfile.ZipFile(RUNS) as archive:
-    archive.extractall(tmp_path)
-  run = open_lib.open(str(tmp_path / kind)).run
-  # A section with `auto` is that of class folders; see `data.earlier`.
-  assert run['data'].get('target') == target

@@ -1,6 +1,5 @@
 """Rows of metrics are printed as short lines."""
 
-import os
 import subprocess
 import sys
 
@@ -23,15 +22,11 @@ def test_fractions_are_shown_in_percent_and_numbers_of_images_are_not_shown():
 
 
 def test_host_memory_includes_child_processes():
-  before = log_rows.host_memory_bytes()
-  assert before > 10 * 2**20
   block = 'b = bytearray(200 * 2**20); b[::4096] = b"x" * len(b[::4096])'
-  child = subprocess.Popen(
+  before = log_rows.host_memory_bytes()
+  with subprocess.Popen(
       [sys.executable, '-c', f'{block}; print(1, flush=True); input()'],
-      stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ))
-  try:
+      stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
     child.stdout.readline()
     assert log_rows.host_memory_bytes() - before > 150 * 2**20
-  finally:
     child.kill()
-    child.wait()

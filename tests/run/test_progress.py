@@ -44,8 +44,7 @@ def test_brackets_are_kept_and_lines_fit_80_columns_without_a_terminal():
 
 def test_a_starved_run_is_told_the_remedy_once():
   console = make_console()
-  with progress_lib.Progress(
-      100, console=console) as progress:
+  with progress_lib.Progress(100, console=console) as progress:
     for step, share in enumerate([0.4, 0.8, 0.9]):
       progress.update(step, {'wait_share': share})
   lines = text_of(console).splitlines()

@@ -14,7 +14,6 @@ from tests import random_models
 from tests import toy
 from vit_jax import data
 from vit_jax import fields
-from vit_jax import registry
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.data.splits import split_strings
@@ -34,11 +33,28 @@ def experiment():
   return toy.build(init={'checkpoint': 'weights', 'new': []}, data=SCALE)
 
 
+def checkpoints_of(workdir):
+  return manager.Checkpoints(workdir, checkpoint_config.CheckpointConfig())
+
+
+def save(experiment, workdir, **progress):
+  with checkpoints_of(workdir) as checkpoints:
+    checkpoints.save(
+        experiment.init_state(random=True), progress=progress,
+        config=config_lib.to_plain(experiment.config),
+        labels=experiment.dataset.class_names)
+
+
 def start(experiment, workdir, weights=None):
-  with manager.Checkpoints(
-      workdir, checkpoint_config.CheckpointConfig()) as checkpoints:
+  """Returns the state and what is known of it."""
+  with checkpoints_of(workdir) as checkpoints:
     return restore.restore_or_init(
-        experiment, checkpoints, epath.Path(workdir), weights)[1].message
+        experiment, checkpoints, epath.Path(workdir), weights)
+
+
+def change(experiment, *overrides):
+  return dataclasses.replace(experiment, config=config_lib.resolve_with(
+      config_lib.to_plain(experiment.config), overrides))
 
 
 def rename(experiment, names):
@@ -48,20 +64,15 @@ def rename(experiment, names):
 
 def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
     experiment, tmp_path):
-  with manager.Checkpoints(
-      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
-    checkpoints.save(
-        experiment.init_state(random=True), labels=DIGITS,
-        config=config_lib.to_plain(experiment.config),
-        progress={'origin': 'weights'})
+  save(experiment, tmp_path, origin='weights')
   with pytest.raises(ValueError, match='(?s)only here: x.*only here: 0.*new'):
     start(rename(experiment, ('x', *DIGITS[1:])), tmp_path)
   # TFDS calls classes without names 0, 1, ...
   for same in (DIGITS, None):
-    assert 'class names' not in start(rename(experiment, same), tmp_path)
+    assert 'class names' not in start(
+        rename(experiment, same), tmp_path)[1].message
 
 
-@pytest.mark.skipif(not leaves.has(registry.MIXTURE), reason='It mixes data.')
 def test_a_resumed_run_numbers_the_classes_as_its_checkpoint(
     tmp_path, monkeypatch):
   """Another file system, or an order of numbers as text, may change them."""
@@ -77,18 +88,11 @@ def test_a_resumed_run_numbers_the_classes_as_its_checkpoint(
         experiment.open_data('train', 'digits')[0])]
 
   before = build()
-  with manager.Checkpoints(
-      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
-    checkpoints.save(
-        before.init_state(), labels=before.dataset.class_names,
-        config=config_lib.to_plain(before.config), progress={})
+  save(before, tmp_path)
   in_memory.number_classes_backwards(monkeypatch)
   changed = build()
   assert labels(changed) != labels(before)
-  with manager.Checkpoints(
-      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
-    _, resumed = restore.restore_or_init(
-        changed, checkpoints, epath.Path(tmp_path), None)
+  _, resumed = start(changed, tmp_path)
   assert labels(resumed.experiment) == labels(before)
   assert resumed.experiment.dataset.class_names == before.dataset.class_names
   assert 'label' not in resumed.message and not resumed.changed_evaluators
@@ -105,41 +109,33 @@ def test_a_kept_head_is_reordered_to_the_classes_of_the_data(
   bias = np.float32([*map(int, names)])
   model = model.with_params({**model.params, 'head': {
       'dense': {**model.params['head']['dense'], 'bias': bias}}})
-  with manager.Checkpoints(
-      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
-    state, _ = restore.restore_or_init(
-        experiment, checkpoints, epath.Path(tmp_path), model)
+  state, _ = start(experiment, tmp_path, model)
   assert state.params['head']['dense']['bias'].tolist() == [*range(10)]
 
 
 def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
   experiment = toy.build(
       evals={'val': {}, 'other': {}}, checkpoint={'best': 'val/loss'})
-  config = experiment.config
-  with manager.Checkpoints(tmp_path, config.checkpoint) as checkpoints:
-    checkpoints.save(
-        experiment.init_state(), config=config_lib.to_plain(config),
-        progress={'best': 0.5, 'best_step': 0}, labels=DIGITS)
-  with manager.Checkpoints(tmp_path, config.checkpoint) as checkpoints:
-    for forgets, *changes in (
-        (True, 'data.eval_ops=[]'),
-        (True, 'objective.loss=sigmoid'), (True, 'evals.val.split=train'),
-        (True, 'checkpoint.best=val/accuracy'),
-        (False, f'data.mixup={leaves.MIXUP}', 'data.data_dir=b',
-         'data.fraction=0.5', 'data.unreadable=skip', 'data.exclude=b',
-         'data.split=train[:50%]', 'data.max_pixels=9999',
-         'evals.other.split=train',
-         'evals.val.batch_size=8', 'batch_size=16', 'seed=1')):
-      _, resumed = restore.restore_or_init(
-          dataclasses.replace(
-              experiment, config=config_lib.resolve_with(
-                  config_lib.to_plain(config), changes),
-              # There is no dataset b.
-              open_data=lambda *_: (experiment.dataset, None)),
-          checkpoints, epath.Path(tmp_path), None)
-      assert (resumed.counters.best is None) == forgets, changes
-      assert ('The best val/loss so far, of step 0, is forgotten' in
-              resumed.message) == forgets, changes
+  save(experiment, tmp_path, best=0.5, best_step=0,
+       evals={'val/loss': 0.5, 'removed/loss': 1.0})
+  for forgets, *changes in (
+      (True, 'data.eval_ops=[]'),
+      (True, 'objective.loss=sigmoid'), (True, 'evals.val.split=train'),
+      (True, 'checkpoint.best=val/accuracy'),
+      (False, f'data.mixup={leaves.MIXUP}', 'data.data_dir=b',
+       'data.fraction=0.5', 'data.unreadable=skip', 'data.exclude=b',
+       'data.split=train[:50%]', 'data.max_pixels=9999',
+       'evals.other.split=train',
+       'evals.val.batch_size=8', 'batch_size=16', 'seed=1')):
+    _, resumed = start(dataclasses.replace(
+        change(experiment, *changes),
+        # There is no dataset b.
+        open_data=lambda *_: (experiment.dataset, None)), tmp_path)
+    assert (resumed.counters.best is None) == forgets, changes
+    assert ('The best val/loss so far, of step 0, is forgotten' in
+            resumed.message) == forgets, changes
+    assert resumed.counters.evals == (
+        {} if 'val' in resumed.changed_evaluators else {'val/loss': 0.5})
 
 
 def test_a_change_of_any_key_means_what_its_field_declares():
@@ -150,34 +146,27 @@ def test_a_change_of_any_key_means_what_its_field_declares():
   for path in flax.traverse_util.flatten_dict(config_lib.to_plain(config)):
     key, meaning = '.'.join(path), fields.on_change(config, path)
     found[meaning].add(key)
-    change = config_file.Difference(path, 'old', 'new'), meaning
+    changed = config_file.Difference(path, 'old', 'new'), meaning
     for state, problems in ((counters, {fields.REFUSED}), (
         finished, {fields.REFUSED, fields.NOTED, fields.BOTH})):
       problem = restore._problem(
-          experiment, state, [change], data_problem='', weights=None)
+          experiment, state, [changed], data_problem='', weights=None)
       assert bool(problem) == (meaning in problems), key
       assert (f"--config.{key}='\"old\"'" in problem) == (
           meaning == fields.REFUSED)
-    assert restore._changes_metrics(*change, name='val') == (
+    assert restore._changes_metrics(*changed, name='val') == (
         meaning in (fields.MEASURED, fields.BOTH)
         or path[0] == 'objective'), key
-  assert found[fields.REFUSED] == {f'data.{name}' for name in (
-      'mixture', 'holdout', 'resolution', 'value_range', 'mean', 'std',
-      'target_mean', 'target_std')}
-  assert found[fields.MEASURED] == {'data.eval_ops', *(
-      f'evals.val.{name}' for name in (
-          'name', 'split', 'source', 'flip', 'real_labels'))}
-  assert found[fields.BOTH] == {f'data.{name}' for name in (
-      'source', 'val_source', 'target', 'group', 'channels', 'dtype',
-      *(f'table.{one}' for one in (
-          'path', 'label', 'split', 'separator', 'folder', 'suffix')),
-      *(f'shapes.{one}' for one in (
-          'num_examples', 'num_test_examples', 'label', 'ink', 'bright',
-          'seed')))}
-  assert {'model.remat', 'data.prefetch', 'mesh.fsdp', 'evals.val.every',
-          'init.checkpoint', 'accumulation'} <= found[fields.FREE]
-  assert {'seed', 'batch_size', 'model.width', 'data.mixup',
-          'optimizer.learning_rate'} <= found[fields.NOTED]
+  for meaning, keys in {
+      fields.REFUSED: {'data.resolution', 'data.mean', 'data.target_std'},
+      fields.MEASURED: {'data.eval_ops', 'evals.val.split', 'evals.val.flip'},
+      fields.BOTH: {'data.source', 'data.target', 'data.group',
+                    'data.table.label', 'data.shapes.seed'},
+      fields.FREE: {'model.remat', 'data.prefetch', 'mesh.fsdp',
+                    'evals.val.every', 'init.checkpoint', 'accumulation'},
+      fields.NOTED: {'seed', 'batch_size', 'model.width', 'data.mixup',
+                     'optimizer.learning_rate'}}.items():
+    assert keys <= found[meaning]
 
 
 def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(
@@ -185,16 +174,9 @@ def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(
   experiment = toy.build(
       evals={'val': {'every': {'steps': 1}}},
       checkpoint={'best': 'val/loss', 'patience': 2})
-  config = experiment.config
-  with manager.Checkpoints(tmp_path, config.checkpoint) as checkpoints:
-    checkpoints.save(
-        experiment.init_state(), config=config_lib.to_plain(config),
-        progress={'best': 0.5, 'best_step': 0, 'unimproved': 2},
-        labels=DIGITS)
-    changed = dataclasses.replace(experiment, config=config_lib.resolve_with(
-        config_lib.to_plain(config), ['evals.val.split=train']))
-    _, resumed = restore.restore_or_init(
-        changed, checkpoints, epath.Path(tmp_path), None)
+  save(experiment, tmp_path, best=0.5, best_step=0, unimproved=2)
+  changed = change(experiment, 'evals.val.split=train')
+  _, resumed = start(changed, tmp_path)
   assert resumed.changed_evaluators == ('val',)
   assert evaluation.is_finished(changed, resumed.counters)
   assert resumed.counters.best == 0.5
@@ -211,7 +193,7 @@ def test_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path, names):
     assert start(toy.build(
         init={'checkpoint': 'weights'}, data=SCALE), tmp_path, model)
   else:
-    assert start(experiment, tmp_path, model).count(
+    assert start(experiment, tmp_path, model)[1].message.count(
         'the checkpoint (weights) has no class names') == (not names)
 
 

@@ -1,6 +1,7 @@
 """A run without progress is reported, then ended."""
 
 import time
+import types
 
 import pytest
 
@@ -8,22 +9,16 @@ from vit_jax.experiment import log_config
 from vit_jax.run import watchdog as watchdog_lib
 
 
-class Wait:
+@pytest.fixture
+def wait():
   """Collects the reports and the end of a watchdog, and waits for them."""
-
-  def __init__(self):
-    self.texts, self.statuses = [], []
-
-  def until(self, condition):
+  def until(condition):
     end = time.monotonic() + 30
     while not condition() and time.monotonic() < end:
       time.sleep(0.01)
     return condition()
 
-
-@pytest.fixture
-def wait():
-  return Wait()
+  return types.SimpleNamespace(texts=[], statuses=[], until=until)
 
 
 def watch(wait, report_secs, end_secs, start_secs=0):

@@ -59,7 +59,10 @@ def test_a_resumed_file_equals_one_that_was_never_interrupted(
   assert lines(tmp_path / 'a') == lines(tmp_path / 'b')
 
 
-def test_a_repeated_evaluation_replaces_its_row(tmp_path):
+@pytest.mark.parametrize('is_remote', [False, True])
+def test_a_repeated_evaluation_replaces_its_row(
+    tmp_path, monkeypatch, is_remote):
+  monkeypatch.setattr(atomic_files, 'is_remote', lambda path: is_remote)
   write(tmp_path, (20, {'train/loss': 1.0}), (20, {'val/accuracy': 0.5}))
   write(tmp_path, (20, {'val/accuracy': 0.6}), (20, {'val/accuracy': 0.7}),
         first_step=21)
@@ -82,17 +85,6 @@ def test_a_damaged_line_is_an_error_with_its_number(tmp_path):
     file.write('spam\n{"step": 20}\n')
   with pytest.raises(ValueError, match=r"line 2: expected a row .*'spam'"):
     writer_lib.read_rows(tmp_path)
-
-
-def test_a_bucket_holds_the_same_rows_as_a_folder(tmp_path, monkeypatch):
-  monkeypatch.setattr(atomic_files, 'is_remote', lambda path: True)
-  write(tmp_path, (1, {'train/loss': 2.0}), (2, {'train/loss': 1.5}),
-        (2, {'train/loss': 1.0}))
-  assert writer_lib.read_rows(tmp_path) == [
-      {'step': 1, 'train/loss': 2.0}, {'step': 2, 'train/loss': 1.0}]
-  write(tmp_path, (2, {'train/loss': 0.5}), first_step=2)
-  assert [row['train/loss'] for row in writer_lib.read_rows(tmp_path)] == [
-      2.0, 0.5]
 
 
 def test_a_bucket_gets_rows_together(tmp_path, monkeypatch):

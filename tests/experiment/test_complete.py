@@ -1,7 +1,10 @@
-"""Evaluators: the best checkpoint's metric, intervals, mirrored images."""
+"""Completed configs: evaluators, the best checkpoint's metric, the dtype."""
 
 import dataclasses
+import json
+from unittest import mock
 
+from etils import epath
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,21 +16,24 @@ from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data import value_scale as value_scale_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.inference import images as images_lib
+from vit_jax.run import workdir as workdir_lib
 
 TEST = {'every': {'steps': 1}}
 
 
-def _complete(facts, *, note=print, **changes):
+def _complete(facts, *, note=print, devices=None, **changes):
   """Completes a config for digits with other facts."""
   config = config_lib.resolve(
       toy.config(**{'evals': {'test': TEST}, **changes}))
   dataset = dataclasses.replace(data.open_dataset(config.data), **facts)
   return complete.complete(config, dataset, evaluators_lib.opener(
-      config, dataset, data_optional=False), jax.devices(), note=note)
+      config, dataset, data_optional=False), devices or jax.devices(),
+                           note=note)
 
 
 def _choose(splits, *, split='train', evals=None, multi_label=False, note=print,
@@ -41,7 +47,7 @@ def _choose(splits, *, split='train', evals=None, multi_label=False, note=print,
 
 
 @pytest.mark.parametrize(('splits', 'options', 'best'), [
-    (('train', 'test'), {}, ''),
+    (('train', 'test'), {}, ''), (('train', 'val'), {}, ''),
     (('train', 'val', 'test'), {}, 'val/accuracy'),
     (('train', 'val', 'test'), {'multi_label': True}, 'val/precision_at_1'),
     (('train', 'val', 'test'), {'split': 'train+val[:50%]'}, ''),
@@ -75,28 +81,6 @@ def test_an_evaluator_called_as_the_validation_split_is_noted_if_it_is_not():
                    note=notes.append)
   assert chosen == ('', {'val': ''})
   assert 'no best checkpoint is kept, because evals.val does not' in notes[0]
-
-
-def test_an_evaluator_keeps_its_name_on_any_split():
-  assert _choose(('train', 'val')) == ('', {'test': ''})
-
-
-@pytest.mark.parametrize(('splits', 'options'), [
-    (('train', 'test'), {}), (('train', 'val'), {}),
-    (('train', 'valid', 'test'), {'split': 'train+valid'})])
-@pytest.mark.parametrize(('setting', 'value'), [
-    ('best', 'val/loss'), ('stop_below', (('val/loss', 0.5),))])
-def test_an_unknown_evaluator_is_an_error_with_the_known_ones(
-    splits, options, setting, value):
-  with pytest.raises(ValueError, match=(
-      f"checkpoint.{setting} is 'val/loss', but no evaluator is called .*"
-      r'Evaluators: test\.')):
-    _choose(splits, **options, **{setting: value})
-
-
-def test_patience_without_a_validation_split_is_an_error():
-  with pytest.raises(ValueError, match='checkpoint.best=EVALUATOR/METRIC'):
-    _choose(('train', 'test'), patience=2)
 
 
 @pytest.mark.parametrize(('steps', 'best', 'log', 'count'), [
@@ -181,19 +165,6 @@ def test_knn_uses_all_training_images_unless_there_are_many(count, split):
   assert f'with {used:,} of {split}' in experiment.describe_evaluator('knn')
 
 
-def test_each_split_is_opened_once(monkeypatch):
-  opened, open_dataset = [], data.open_dataset
-
-  def count(*args, **options):
-    opened.append(options.get('split'))
-    return open_dataset(*args, **options)
-
-  monkeypatch.setattr(data, 'open_dataset', count)
-  toy.build(evals={'test': {'split': 'test'},
-                   'knn': {'name': 'knn', 'split': 'test'}})
-  assert opened.count('test') == 1
-
-
 def test_evaluators_that_need_labels_are_left_out(tmp_path, capsys):
   for i in range(20):
     pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
@@ -238,13 +209,9 @@ def test_features_of_a_layer_are_those_of_the_model_for_every_objective():
   assert found['mae']['mean'] != pytest.approx(found['mae']['mean:1'], rel=1e-3)
 
 
-@pytest.mark.parametrize(('layer', 'words'), [
-    ('mean:9', r'evals.x.feature is .mean:9., but a number from 1 to'),
-    ('patches', 'evals.x.feature is .patches., which is not a vector'),
-    ('tokns', 'Did you mean .tokens.')])
-def test_features_that_the_model_lacks_are_errors(layer, words):
-  built = toy.build(evals={'x': {'name': 'knn', 'feature': layer}})
-  with pytest.raises(ValueError, match=words):
+def test_features_that_are_no_vectors_are_errors():
+  built = toy.build(evals={'x': {'name': 'knn', 'feature': 'patches'}})
+  with pytest.raises(ValueError, match='feature is .patches., which is not a'):
     built.evaluate('x', built.init_state().params)
 
 
@@ -271,3 +238,30 @@ def test_training_evaluation_and_predict_normalise_by_one_method(monkeypatch):
   assert not images_lib.read(
       images[0], preprocessing.Preprocess((8, 8), **scale)).any()
   assert seen == 3 * [value_scale_lib.ValueScale(**scale)]
+
+
+@pytest.mark.parametrize(('platform', 'expected'), [
+    ('cpu', 'float32'), ('gpu', 'bfloat16'), ('tpu', 'bfloat16')])
+def test_the_dtype_auto_follows_the_devices(platform, expected):
+  def completed(**model):
+    return _complete({}, model=model, devices=[
+        mock.Mock(spec=jax.Device, platform=platform)]).model.dtype
+
+  assert completed(dtype='auto') == expected
+  assert completed(dtype='float32') == 'float32'
+  assert completed(dtype='bfloat16') == 'bfloat16'
+  # The fused kernel needs bfloat16 on any device.
+  assert completed(dtype='auto', attention='cudnn') == 'bfloat16'
+
+
+@pytest.mark.parametrize(('dtype', 'kept'), [
+    ('auto', 'bfloat16'), ('float32', 'float32')])
+def test_a_run_keeps_its_dtype(dtype, kept, tmp_path):
+  path = epath.Path(tmp_path) / workdir_lib.CONFIG
+  assert workdir_lib.read(path) == {}
+  path.write_text(json.dumps(config_lib.to_plain(config_lib.resolve(
+      toy.config(model={'dtype': 'bfloat16'})))))
+  experiment = build_lib.build(
+      config_lib.resolve(toy.config(model={'dtype': dtype})),
+      earlier=workdir_lib.read(path))
+  assert experiment.config.model.dtype == experiment.model.config.dtype == kept
