@@ -36,6 +36,10 @@ __all__ = ['Estimate', 'Experiment', 'Model', 'Prediction', 'build', 'create',
 __version__ = '0.2.0'
 
 
+def __dir__() -> list[str]:
+  return [*__all__, '__version__']
+
+
 def build(
     config: str | Mapping[str, Any], overrides: Sequence[str] = (), *,
     stage: str = '',
