@@ -239,6 +239,9 @@ FILES: Mapping[str, str] = {
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
 }
 
+# Compares predictions with labels for `predict`, and lists mistakes.
+MISTAKES = 'vit_jax.extras.curation.mistakes'
+
 # Groups of the examples of a split that `data prepare` wrote.
 GROUPS = 'vit_jax.extras.curation.group_files:read'
 
