@@ -29,7 +29,9 @@ def test_confusions_are_printed_and_returned(
   assert status == 0
   counts = np.array(figures['tables']['confusion']['confusion'])
   assert counts.sum() == 100 and counts.shape == (10, 10)
+  assert len({*figures['tables']['confusion']['loss_image']}) == 100
   out = capsys.readouterr().out
+  assert 'Largest losses' in out
   assert 'Classes of lowest F1' in out and 'Most frequent confusions' in out
 
 
