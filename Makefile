@@ -92,15 +92,20 @@ clean:  ## Removes the environments and caches, but not runs/.
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
 
+# Without the requirements, which are installed; changes of the code apply.
+PACKAGE := $(PIP) --no-deps --editable .
+
 # Empty files in the environment record which requirements are installed.
 $(VENV)/.runtime: requirements.txt $(PINS) | $(BIN)/python
 	@echo 'Installing the requirements into $(VENV) (once, a few minutes) ...'
 	@$(PIP) -r requirements.txt $(CONSTRAIN)
+	@$(PACKAGE)
 	@touch $@
 
 $(VENV)/.dev: requirements.txt requirements-dev.txt $(PINS) | $(BIN)/python
 	@echo 'Installing the requirements and the test tools into $(VENV) ...'
 	@$(PIP) -r requirements-dev.txt $(CONSTRAIN)
+	@$(PACKAGE)
 	@touch $(VENV)/.runtime $@
 
 $(VENV)/.plan: requirements-plan.txt $(VENV)/.dev

@@ -78,7 +78,8 @@ def get_config(
     model: model variant, such as 'L/16'; '' uses that of the checkpoint.
     dataset: TFDS name, or path of your own data (docs/data.md).
     resolution: image size in pixels; position embeddings are interpolated. 0
-      uses 384, rounded up to a multiple of the patch size of `model` (392 for
+      uses that of the weights in `init.checkpoint`; for the datasets of table 4
+      384, rounded up to a multiple of the patch size of `model` (392 for
       'H/14').
     batch_size: global batch size.
     method: 'full', 'probe', 'layer_decay' or 'lora'.
@@ -87,20 +88,20 @@ def get_config(
   if method not in METHODS:
     raise ValueError(
         f'Unknown method {method!r}. Known: {", ".join(METHODS)}.')
-  resolution = resolution or usual_resolution(model)
   name = pretrain.without_version(dataset)
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
+  size = resolution or (usual_resolution(model) if name in TABLE_4 else 'auto')
   if method == 'lora':
     rates = LORA_RATES
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
-  averaged = name == 'imagenet2012' and resolution >= 512
+  averaged = name == 'imagenet2012' and size >= 512
   return ConfigDict({
       'total': total,
       'batch_size': batch_size,
       'averaging': 0.9999 if averaged else None,
       'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
-          'source': dataset, 'split': split, 'resolution': resolution,
+          'source': dataset, 'split': split, 'resolution': size,
           'train_ops': [*pretrain.CROP_AND_FLIP],
           'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },

@@ -14,6 +14,7 @@ import types
 import pytest
 
 from tests import leaves
+import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import exceptions
 from vit_jax import registry
@@ -40,6 +41,14 @@ def test_help_lists_each_command_and_its_flags(capsys):
     assert '--json' in capsys.readouterr().out
 
 
+def test_the_version_is_that_of_the_package(capsys):
+  with pytest.raises(SystemExit) as stop:
+    main.main(['--version'])
+  assert stop.value.code == 0
+  assert capsys.readouterr().out == f'vit_jax {vit_jax.__version__}\n'
+  assert {*dir(vit_jax)} == {*vit_jax.__all__, '__version__'}
+
+
 @pytest.mark.parametrize(('argv', 'words'), [
     (['trian'], "Did you mean 'train'?"),
     (['train', '--config=c.py', '--wrkdir=x', '--workdir=x'],
@@ -50,7 +59,11 @@ def test_help_lists_each_command_and_its_flags(capsys):
      "Did you mean 'epochs'?"),
     (['--config=configs/cifar10.py', '--workdir=x',
       '--config.optimizer.lerning_rate=1'], "Did you mean 'learning_rate'?"),
+    (['--config=configs/cifar10.py', '--workdir=x',
+      '--config.optimizer.lr=1'], "Did you mean 'learning_rate'?"),
     (['evaluate', '--workdir=nowhere'], '/nowhere.'),
+    (['evaluate', '--workdir=fotos'], "/fotos. Did you mean 'photos'?"),
+    (['evaluate', '--workdir=no/fotos'], '/no/fotos. Expected'),
     (['--confg=configs/cifar10.py'], 'Did you mean --config?'),
     (['predict', '--model=x', '--steps=3', 'a.png'], "'--steps'"),
     (['train', '--config=c.py', '--workdir=x', '--epochs=3'], 'c.py'),

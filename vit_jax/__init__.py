@@ -10,7 +10,7 @@ Pre-training, fine-tuning and evaluation of the paper's models. Start with
 
     experiment = vit_jax.build(
         'configs/finetune.py:dataset=./my_images,resolution=224',
-        ['init.checkpoint=hf://timm/vit_small_patch14_dinov2.lvd142m'])
+        {'init.checkpoint': 'hf://timm/vit_small_patch14_dinov2.lvd142m'})
     vit_jax.train(experiment, 'runs/mine')  # Or your own loop: docs/embed.md.
     vit_jax.evaluate('runs/mine', ['fewshot', 'knn'])
 
@@ -34,21 +34,27 @@ __all__ = ['Estimate', 'Experiment', 'Model', 'Prediction', 'build', 'create',
 __version__ = '0.2.0'
 
 
+def __dir__() -> list[str]:
+  return [*__all__, '__version__']
+
+
 def build(
-    config: str | Mapping[str, Any], overrides: Sequence[str] = (), *,
-    stage: str = '',
+    config: str | Mapping[str, Any],
+    overrides: Sequence[str] | Mapping[str, Any] = (), *, stage: str = '',
 ) -> 'Experiment':
   """Builds an experiment, for training from your own program.
 
   Args:
     config: a config file, such as 'configs/quickstart.py', or the sections of
       one as nested dicts.
-    overrides: settings, such as 'optimizer.learning_rate=3e-4'.
+    overrides: settings, such as {'optimizer.learning_rate': 3e-4}, or as in
+      flags: ['optimizer.learning_rate=3e-4'].
     stage: one of the stages of a config file that has several.
   """
   from vit_jax import registry
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import load_config
+  overrides = _flags(overrides)
   registry.allow_named([config, overrides])
   return build_lib.build(load_config.load_one(config, overrides, stage=stage))
 
@@ -67,8 +73,8 @@ def train(
 
 def evaluate(
     path: str | os.PathLike, evaluators: Sequence[str] = (), *,
-    config: str = '', source: str = '', overrides: Sequence[str] = (),
-    which: str = 'auto',
+    config: str = '', source: str = '',
+    overrides: Sequence[str] | Mapping[str, Any] = (), which: str = 'auto',
 ) -> dict[str, float]:
   """Evaluates a run or other weights, as the command line does.
 
@@ -77,7 +83,7 @@ def evaluate(
     evaluators: names of evaluators; by default, those of the config.
     config: config file with the data; by default, the config of the run.
     source: data to evaluate on, such as a folder, instead of the config's.
-    overrides: settings, such as 'data.source=cifar10'.
+    overrides: settings, such as {'data.source': 'cifar10'}; see `build`.
     which: as in `load`.
 
   Returns:
@@ -88,11 +94,18 @@ def evaluate(
   """
   from vit_jax import registry
   from vit_jax.run import evaluate_weights
+  overrides = _flags(overrides)
   registry.allow_named([evaluators, overrides, source])
   weights = evaluate_weights.open_weights(path, which=which)
   return evaluate_weights.evaluate(evaluate_weights.config_for(
       weights, config, evaluators=evaluators, overrides=overrides,
       source=source), weights)['metrics']
+
+
+def _flags(overrides: Sequence[str] | Mapping[str, Any]) -> list[str]:
+  """Returns settings as in flags."""
+  return list(overrides) if not isinstance(overrides, Mapping) else [
+      f'{key}={value}' for key, value in overrides.items()]
 
 
 def list_models(pattern: str = '*') -> list[str]:
@@ -132,8 +145,3 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   import importlib
   return getattr(importlib.import_module(f'vit_jax.{modules[name]}'), name)
-
-
-def __dir__() -> list[str]:
-  """Includes names that are not yet imported."""
-  return sorted({*globals(), *__all__})

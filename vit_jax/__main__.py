@@ -21,6 +21,7 @@ import traceback
 import types
 from typing import Any
 
+import vit_jax
 from vit_jax import escape
 from vit_jax import exceptions
 from vit_jax import registry
@@ -109,7 +110,8 @@ def connect(args: argparse.Namespace) -> bool:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """Returns the flags of a command, including `overrides` of its config."""
   command, *_ = argv
-  if command.startswith('-') and command not in ('-h', '--help'):
+  if command.startswith('-') and command not in (
+      '-h', '--help', '--version'):
     command, argv = DEFAULT, [DEFAULT, *argv]
   if not command.startswith('-'):
     schema.check_name(
@@ -177,6 +179,8 @@ def build_parser(chosen: str = '') -> argparse.ArgumentParser:
       '--workdir=DIR',
       epilog='Change a value of the config by --config.section.key=value, for '
       'example --config.optimizer.learning_rate=3e-4.')
+  parser.add_argument(
+      '--version', action='version', version=f'vit_jax {vit_jax.__version__}')
   parser.set_defaults(json='', imports=[])
   commands = parser.add_subparsers(
       dest='command', metavar='COMMAND', title='commands', prog=INVOCATION,

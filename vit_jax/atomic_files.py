@@ -77,10 +77,13 @@ def json_line(row: Any) -> str:
 
 
 @contextlib.contextmanager
-def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
+def create(
+    target: str | os.PathLike, *, overwrite: bool = False,
+) -> Generator[pathlib.Path, None, None]:
   """Yields a temporary path of a new file or folder and moves it to `target`.
 
-  An error in the context leaves nothing at `target` and no temporary file.
+  An error in the context changes nothing at `target` and leaves no temporary
+  file. With `overwrite`, a local file replaces one that exists.
 
   Raises:
     FileExistsError: if `target` exists.
@@ -95,12 +98,15 @@ def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
         f'{", ".join(f"{name}://" for name in SCHEMES)}. Write a local file '
         'and copy it.')
   final = epath.Path(rest).expanduser() if is_local else epath.Path(text)
-  check_absent(final)
+  replaces = overwrite and is_local and final.is_file()
+  if not replaces:
+    check_absent(final)
   if is_local:
     final.parent.mkdir(parents=True, exist_ok=True)
   with _temporary(final.name, final.parent if is_local else None) as path:
     yield path
-    check_absent(final)
+    if not replaces:
+      check_absent(final)
     if is_local:
       os.rename(path, final)
     else:

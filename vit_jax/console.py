@@ -16,6 +16,7 @@ import rich.text
 from vit_jax import escape
 
 _HEADING_WIDTH = 12  # Headings of numbers wrap here.
+_GAP = 3  # Columns between those of a table.
 
 
 def table(
@@ -36,6 +37,7 @@ def table(
   drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
   cells = [[_cell(value, max_width=console.width) for value in row]
            for row in rows]
+  used, loose = 0, list[int]()  # Width of columns; those that may be wrapped.
   for i, heading in enumerate(columns):
     column = [row[i] for row in cells]
     numeric = all(_is_number(row[i]) or text.endswith(('%', '–'))
@@ -47,14 +49,34 @@ def table(
     if fixed:
       heading = textwrap.fill(
           heading, max(_HEADING_WIDTH, width), break_long_words=False)
+    if fixed:
+      used += max(width, *map(cell_len, heading.split('\n')))
+    else:
+      loose.append(i)
     drawn.add_column(
         _text(heading), justify='right' if numeric else 'left',
         overflow='fold', no_wrap=fixed)
+  # Paths and names of metrics are broken after / and _.
+  rest = (console.width - used - _GAP * len(columns)) // max(1, len(loose))
   for row in cells:
-    drawn.add_row(*map(_text, row))
+    drawn.add_row(*(
+        _text(_fold(text, max(rest, _HEADING_WIDTH)) if i in loose else text)
+        for i, text in enumerate(row)))
   # Table(title=...) would wrap the title to the width of a narrow table.
   console.print(_text(title, style='bold'))
   console.print(drawn)
+
+
+def _fold(text: str, width: int) -> str:
+  """Breaks a text without spaces after / or _ into lines of `width` columns."""
+  if ' ' in text:
+    return text
+  lines = ['']
+  for part in re.findall(r'[^/_]*[/_]|[^/_]+', text):
+    if lines[-1] and cell_len(lines[-1] + part) > width:
+      lines.append('')
+    lines[-1] += part
+  return '\n'.join(lines)
 
 
 def print_lines(text: str, *, in_logs: bool = False) -> None:

@@ -234,6 +234,8 @@ THRESHOLDS = 'vit_jax.extras.diagnostics.thresholds'
 
 # Describes the keys of configs for --help and misspelt flags.
 KEYS = 'vit_jax.extras.keys.reference'
+# Compares predictions with labels for `predict`, and lists mistakes.
+MISTAKES = 'vit_jax.extras.curation.mistakes'
 # Classes of pixels: their shares, arrays and files.
 SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 # Model card and upload of `convert`.
@@ -269,15 +271,21 @@ def is_target(name: Any) -> bool:
 
 
 def nearest(name: Any, known: Sequence[str]) -> str:
-  """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
-  close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+  """Returns ' Did you mean "x"?' for the closest of `known`, or ''.
+
+  Initials are close, too: lr is learning_rate.
+  """
+  close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5) or [
+      each for each in known
+      if name == ''.join(word[:1] for word in each.split('_'))]
   return f' Did you mean {close[0]!r}?' if close else ''
 
 
-def nearest_file(path: str | os.PathLike) -> str:
-  """Returns the same for the closest name in the folder of a missing file."""
+def nearest_file(path: str | os.PathLike, known: Sequence[str] = ()) -> str:
+  """Returns the same for a missing file: names in its folder, or `known`."""
   folder, name = os.path.split(os.path.abspath(path))
-  return nearest(name, os.listdir(folder)) if os.path.isdir(folder) else ''
+  return nearest(name, [
+      *known, *(os.listdir(folder) if os.path.isdir(folder) else ())])
 
 
 def ended(name: Any) -> str:

@@ -106,7 +106,7 @@ def test_an_open_config_takes_the_model_of_the_weights(
     evaluate, one_device, foreign, capsys):
   status, figures = evaluate(
       f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
-      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24',
+      '--config=configs/finetune.py:dataset=digits,batch_size=24',
       f'--config.init.checkpoint={foreign}')
   assert status == 0
   assert figures['metrics']['knn/examples'] == 360
@@ -133,7 +133,7 @@ def test_weights_are_evaluated_with_their_scale_of_pixels(
   for flags in ((), ('--config.data.mean=0.2',), ('--config.data.mean=0.5',)):
     status, figures = evaluate(
         f'--workdir={tmp_path / "x.npz"}', *flags, '--evaluators=test',
-        '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
+        '--config=configs/finetune.py:dataset=digits,batch_size=24')
     assert status == 0
     accuracies.append(figures['metrics']['test/loss'])
     printed = capsys.readouterr().out

@@ -69,6 +69,19 @@ def test_an_own_loop_starts_from_the_checkpoint_unless_random(saved, capsys):
       experiment.random_params()['patches']['kernel'])
 
 
+def test_a_mapping_of_settings_is_the_same_as_flags():
+  settings = {
+      'optimizer.learning_rate': 3e-4, 'optimizer.clip_norm': None,
+      'data.train_ops': [{'op': 'resize'}, {'op': 'flip'}],
+      'total': {'epochs': 1}, 'data.allow_fewer': True, 'data.split': 'train'}
+  flags = ['optimizer.learning_rate=3e-4', 'optimizer.clip_norm=null',
+           'data.train_ops=[{"op": "resize"}, {"op": "flip"}]',
+           'total={"epochs": 1}', 'data.allow_fewer=true', 'data.split=train']
+  configs = [vit_jax.build(toy.config(), overrides).config
+             for overrides in (settings, flags)]
+  assert configs[0] == configs[1] != vit_jax.build(toy.config()).config
+
+
 def test_an_own_loop_does_not_know_where_a_stage_is():
   experiment = toy.build(init={'stage': 'pretrain'})
   with pytest.raises(ValueError, match="init.stage is 'pretrain'.*random=True"):

@@ -86,6 +86,25 @@ def test_features_are_the_named_layers(model):
           2, 4, 4, 12))
 
 
+def test_folders_globs_and_tables_name_several_images(model, tmp_path):
+  for i in range(2):
+    Image.fromarray(pixels(i)).save(tmp_path / f'{i}.png')
+  (tmp_path / 't.csv').write_text('path\n1.png\n0.png\n')
+  wanted = model.features([pixels(0), pixels(1)])
+  for images in (tmp_path, f'{tmp_path}/', f'{tmp_path}/*.png'):
+    np.testing.assert_array_equal(model.features(images), wanted)
+  np.testing.assert_array_equal(
+      model.features(tmp_path / 't.csv'), wanted[::-1])
+  assert len(model.predict(tmp_path)) == 2
+  (tmp_path / '1.png').unlink()
+  np.testing.assert_allclose(
+      model.features(tmp_path), wanted[:1], rtol=1e-5, atol=1e-6)
+  Image.fromarray(pixels(0)).save(tmp_path / '[a].png')
+  assert model.features(tmp_path / '[a].png').ndim == 1
+  with pytest.raises(FileNotFoundError):
+    model.features(tmp_path / 'none')
+
+
 def test_features_of_a_layer_are_its_outputs(model):
   image = [pixels(0)]
   (_, outputs), = model.outputs(image, names=('layers',))

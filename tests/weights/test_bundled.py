@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import vit_jax
+from vit_jax.experiment import build
+from vit_jax.experiment import load_config
 from vit_jax.weights import download
 
 
@@ -26,3 +28,39 @@ def test_a_name_wins_over_a_folder_of_the_same_name(tmp_path, monkeypatch):
   assert vit_jax.load('photos', log=None).config.num_classes == 200
   with pytest.raises(ValueError, match='photos'):
     vit_jax.load('./photos')
+
+
+@pytest.mark.parametrize(('overrides', 'side', 'patches'), [
+    ((), 32, None), (('data.resolution=64',), 64, None),
+    (('data.resolution=68',), 68, 289)])
+def test_training_starts_at_the_resolution_of_the_weights(
+    overrides, side, patches, capsys):
+  experiment = vit_jax.build(
+      'configs/finetune.py:dataset=digits,batch_size=8',
+      ['init.checkpoint=photos', 'total.steps=1', *overrides])
+  model = vit_jax.load('photos', log=None)
+  assert experiment.config.model.width == model.config.width
+  assert experiment.config.data.size == (side, side)
+  assert experiment.abstract_batch['image'].shape[1:3] == (side, side)
+  capsys.readouterr()
+  experiment.init_state()
+  printed = ' '.join(capsys.readouterr().out.split())
+  assert (f'{patches} patches, but the weights were trained with 64.'
+          in printed) == bool(patches)
+  assert printed.count('patches, but') == bool(patches)
+
+
+def test_the_datasets_of_the_paper_keep_their_resolution():
+  config = load_config.load_one(
+      'configs/finetune.py:dataset=cifar10', ['init.checkpoint=photos'])
+  assert config.data.size == (384, 384)
+
+
+def test_without_weights_the_resolution_is_a_usual_one():
+  config = 'configs/finetune.py:dataset=digits,batch_size=8'
+  overrides = ['model.variant=Ti/16']
+  assert vit_jax.build(config, overrides).config.data.resolution == (224, 224)
+  with pytest.raises(ValueError, match='resolution is auto, .* were not read'):
+    build.build(load_config.load_one(
+        config, [*overrides, 'init.checkpoint=photos', 'data.mean=0.5',
+                 'data.std=0.5'], open_weights=None))

@@ -40,6 +40,9 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         help='class names, one a line: a name for each output of the weights, '
         'in their order, or names that the weights have, in another order, '
         'which reorders the outputs'),
+    '--overwrite': dict(
+        action='store_true',
+        help='replace output files that exist, once the new ones are complete'),
     '--flip': dict(
         action='store_true',
         help='average the outputs for each image and its mirror image, which '
@@ -244,11 +247,12 @@ def data_keys(
   return found
 
 
-def check_output(path: str, suffixes: Sequence[str]) -> None:
+def check_output(
+    path: str, suffixes: Sequence[str], *, overwrite: bool = False) -> None:
   """Raises if an output file has an unknown suffix or exists already."""
   if path and not path.endswith(tuple(suffixes)):
     raise UserError(
         f'{path} must end with {" or ".join(suffixes)}, which selects the '
         'format.')
-  if path:
+  if path and not (overwrite and epath.Path(path).is_file()):
     atomic_files.check_absent(epath.Path(path))

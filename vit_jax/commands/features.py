@@ -39,11 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--output', required=True, metavar='FILE',
       help='new .npz file with `features` and `path` of each image')
+  arguments.add(parser, '--overwrite')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  arguments.check_output(args.output, ('.npz',))
+  arguments.check_output(
+      args.output, ('.npz',), overwrite=args.overwrite)
   found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
   name = model.layer_output(args.layer)
@@ -59,7 +61,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     if not done:
       raise progress.none_readable()
   array = np.concatenate(features)
-  with atomic_files.create(args.output) as path, path.open('wb') as file:
+  with atomic_files.create(
+      args.output, overwrite=args.overwrite) as path, path.open('wb') as file:
     np.savez(file, features=array, path=np.array(done))
   shape = list(array.shape)
   print(f'wrote {args.output}: {args.layer} '

@@ -3,6 +3,7 @@
     python main.py predict --model=runs/quickstart/finetune my_images/ cat.jpg
     python main.py predict --model=runs/mine test.csv --output=predictions.csv
     python main.py predict --model=runs/segmentation street/ --masks=predicted
+    python main.py predict --model=runs/mine my_images/ --mistakes=mistakes.csv
 
 Unreadable files, and images whose outputs are not finite, are reported and
 skipped; the exit status is then 1.
@@ -19,6 +20,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax import fields
+from vit_jax import registry
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -47,17 +49,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--masks', default='', metavar='DIR',
       help='new folder for the masks of a segmentation model: masks/ with the '
       'classes of the pixels, and overlays/')
+  arguments.add(parser, '--overwrite')
+  if mistakes := registry.optional(registry.MISTAKES):
+    mistakes.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  arguments.check_output(args.output, ('.csv', '.jsonl'))
+  mistakes, correct = registry.optional(registry.MISTAKES), None
+  arguments.check_output(
+      args.output, ('.csv', '.jsonl'), overwrite=args.overwrite)
   fields.check_range(args, 'top_k', low=1)
   found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
+  if mistakes:
+    arguments.check_output(args.mistakes, ('.csv',), overwrite=args.overwrite)
+    found = mistakes.with_folders(found, args.paths, model)
+    correct = mistakes.judge(found, model, required=bool(args.mistakes))
   records, progress = predicted_files.predict(
       model, found, errors, batch_size=args.batch_size, top_k=args.top_k,
-      flip=args.flip, output=args.output, masks=args.masks)
+      flip=args.flip, output=args.output, masks=args.masks, correct=correct,
+      overwrite=args.overwrite)
   predicted = [record for record in records if 'error' not in record]
   count = len({record['path'] for record in predicted})
   if args.output:
@@ -69,6 +81,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   title = console_lib.format_count(count, 'image')
   _print(model, predicted, predicted_files.label_columns(found), title,
          args.output or '--output=FILE.csv')
+  if correct:
+    mistakes.report(predicted, args.mistakes, overwrite=args.overwrite)
   return progress.report(), records
 
 

@@ -72,7 +72,8 @@ class DataConfig:
     exclude: file with one key per line of examples of `split` to leave out;
       `main.py deduplicate` writes one.
     resolution: image size in pixels, one side or (height, width); the default
-      size of operations.
+      size of operations. 'auto': that of the weights in `init.checkpoint`, else
+      224.
     channels: 1 (grey) or 3 (RGB), converted from any image file; or any other
       number that all files have, such as 13 for Sentinel-2.
     dtype: type of pixels until they reach the device: 'uint8', 'uint16' or
@@ -125,7 +126,8 @@ class DataConfig:
   fraction: float | None = None
   sampling: class_sampling.Sampling = 'natural'
   exclude: str = ''
-  resolution: fields.Refused[int | tuple[int, int]] = 32
+  resolution: fields.Refused[
+      int | tuple[int, int] | Literal['auto']] = 32
   channels: fields.Both[int] = 3
   dtype: fields.Both[decode.Dtype] = 'uint8'
   value_range: fields.Refused[tuple[float, float] | None] = None
@@ -241,7 +243,8 @@ class DataConfig:
   @property
   def size(self) -> tuple[int, int]:
     """Height and width of the batch."""
-    return resize_lib.height_width(self.resolution)
+    return resize_lib.height_width(
+        224 if self.resolution == 'auto' else self.resolution)
 
   @property
   def image_shape(self) -> tuple[int, int, int]:

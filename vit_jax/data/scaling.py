@@ -20,6 +20,8 @@ def measured(
 ) -> data_config.DataConfig:
   """Returns the section with numbers for `mean`, `std` and target statistics.
 
+  A `resolution` 'auto' becomes its default, too.
+
   Reads 512 training images if `mean` is 'measured', and all labels for
   regression. Fills in placeholders for a planned dataset.
   """
@@ -27,7 +29,8 @@ def measured(
     mean, std = (0.5, 0.5) if dataset.planned else registry.load(
         registry.MEASURE)(config, dataset)
     config = dataclasses.replace(config, mean=mean, std=std)
-  config = dataclasses.replace(config, **vars(config.value_scale))
+  config = dataclasses.replace(config, **vars(config.value_scale), resolution=(
+      config.size if config.resolution == 'auto' else config.resolution))
   count, given = len(dataset.targets), len(config.target_mean)
   if count and given not in (0, count):
     raise UserError(
@@ -67,7 +70,7 @@ def _measure_targets(
 
 def inherit(
     section: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, Any]:
-  """Replaces 'auto' in `mean` and `std` by the values of initial weights.
+  """Replaces 'auto' in `mean`, `std` and `resolution` by those of weights.
 
   Args:
     section: section `data` of a run.
@@ -77,6 +80,8 @@ def inherit(
     UserError: if theirs are not known yet, or are for other channels.
   """
   config, result = data_config.parse(section), dict(section)
+  if config.resolution == 'auto':
+    result['resolution'] = trained.get('resolution', 'auto')
   for name in ('mean', 'std'):
     value = trained.get(name, 'auto')
     if getattr(config, name) != 'auto' or value == 'auto':

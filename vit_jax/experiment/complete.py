@@ -43,9 +43,10 @@ def complete(
         f'{dataset.num_classes} '
         + ('targets' if dataset.targets else 'classes')
         + '. Remove it from the config to use these.')
-  if config.init.checkpoint and 'auto' in (config.data.mean, config.data.std):
+  if config.init.checkpoint and 'auto' in (
+      config.data.mean, config.data.std, config.data.resolution):
     raise UserError(
-        'data.mean and data.std are auto, those of the weights in '
+        'data.mean, std or resolution is auto, that of the weights in '
         f'init.checkpoint ({config.init.checkpoint}), which were not read. '
         'Read the config with load_config.load, or set them.')
   config = dataclasses.replace(

@@ -1,6 +1,7 @@
 """Fits weights to the model of an experiment."""
 
 import dataclasses
+import math
 import os
 
 from etils import epath
@@ -18,6 +19,8 @@ from vit_jax.experiment import parts
 from vit_jax.parallel import multihost
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
+
+_MANY_TOKENS = 4  # Times those of the weights.
 
 
 def open_initial(
@@ -59,11 +62,24 @@ def start(
   params, rows = fit(
       experiment, weights, initial=multihost.fetch(experiment.random_params()))
   params = multihost.put(params, experiment.shardings.params)
-  notes = data.scale_notes(
-      experiment.config.data, weights.preprocess.value_scale)
+  notes = [*data.scale_notes(
+      experiment.config.data, weights.preprocess.value_scale),
+           _tokens_note(experiment.config, weights.resolution)]
   return experiment.init_state(params), (
       f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
       + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes])))
+
+
+def _tokens_note(
+    config: config_lib.Config, trained: tuple[int, int]) -> str:
+  """Returns a note if images have many more tokens than in the training."""
+  new, old = (math.prod(config.model.grid(size))
+              for size in (config.data.size, trained))
+  return '' if new <= _MANY_TOKENS * old else (
+      f'note: an image of {config.data.size[0]}x{config.data.size[1]} has '
+      f'{new:,} patches, but the weights were trained with {old:,}. A step '
+      f'takes more than {new // old} times as long as with --config.data.'
+      f'resolution={trained[0]}')
 
 
 def check(

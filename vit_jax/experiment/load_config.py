@@ -120,12 +120,13 @@ def _sections(
   return weights.run or {
       'model': schema.to_plain(weights.config), 'data': {
           'mean': list(weights.preprocess.mean),
-          'std': list(weights.preprocess.std)}}
+          'std': list(weights.preprocess.std),
+          'resolution': list(weights.preprocess.resolution)}}
 
 
 def inherit(
     raw: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, Any]:
-  """Completes `model`, `data.mean` and `data.std` of a config.
+  """Completes `model`, `data.mean`, `std` and `resolution` of a config.
 
   `trained` is the config of the run that trained the initial weights.
   """

@@ -61,6 +61,13 @@ def find(
       path: _words(path, error) for path, error in failed.items()}
 
 
+def holds_several(path: str | os.PathLike) -> bool:
+  """Whether a path is not that of an image: a folder, a table, a glob."""
+  found = epath.Path(path).expanduser()
+  return found.is_dir() or found.suffix.lower() in files.TABLE_SUFFIXES or (
+      glob.has_magic(os.fspath(path)) and not found.exists())
+
+
 def _words(path: str, error: Exception) -> str:
   """Returns the message of an error without the path at its start."""
   return schema.words(error).removeprefix(

@@ -26,6 +26,7 @@ from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.evals import passes
 from vit_jax.exceptions import UserError
 from vit_jax.inference import attention as attention_maps
+from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import predictions
 from vit_jax.models import factory
@@ -48,7 +49,8 @@ class Model(weights_lib.Weights):
   width, channels] with the channels of the model, uint8 in 0 ... 255 or float
   in 0 ... 1 (for one channel also [height, width]): a single one, several (a
   list, Path.glob, ...), or an array [batch, height, width, channels]. Arrays
-  for models of other pixel types have those, and raw values. They raise
+  for models of other pixel types have those, and raw values. A folder, a glob
+  or a table names several images, in the order of the commands. They raise
   `FileNotFoundError` for missing files and `ValueError` for anything that is
   not an image. Results of a single image have no batch axis.
 
@@ -314,6 +316,9 @@ class Model(weights_lib.Weights):
 
     For a single image, returns its row.
     """
+    if isinstance(images, (str, os.PathLike)) and (
+        image_files.holds_several(images)):
+      images = list(image_files.find([os.fspath(images)])[0])
     single = images_lib.is_single(images, channels=self.preprocess.channels)
     given: list[Any] = [images] if single else list(images)  # type: ignore
     if not given:

@@ -17,15 +17,16 @@ from vit_jax.inference import predictions
 _SEPARATOR = '|'  # Of several predicted classes, as in tables of labels.
 _MAX_LETTERS = 30  # Of a name, so that rows fit 80 columns.
 
-# JSON values of an image and of a row of a table: `path`, `label` and `values`
-# or `decision` and `predictions`, or `error`.
+# JSON values of an image and of a row of a table: `path`, `label`, `correct`
+# and `values` or `decision` and `predictions`, or `error`.
 Record = Mapping[str, Any]
 
 
 def predict(
     model: model_lib.Model, found: Mapping[str, Sequence[image_files.Labels]],
     errors: dict[str, str], *, batch_size: int, top_k: int, flip: bool = False,
-    output: str = '', masks: str = '',
+    output: str = '', masks: str = '', overwrite: bool = False,
+    correct: Callable[[image_files.Labels, Any], bool | None] | None = None,
 ) -> tuple[list[Record], image_files.ReadProgress]:
   """Returns predictions for image files, and the images without a result.
 
@@ -38,6 +39,8 @@ def predict(
     flip: averages the outputs for each image and its mirror image.
     output: new .csv or .jsonl file for all predictions.
     masks: new folder for the masks of a segmentation model.
+    overwrite: whether `output` may exist, and is replaced.
+    correct: says whether the labels of an image agree with its prediction.
 
   Raises:
     UserError: if the model has no head, or no image has a result.
@@ -49,7 +52,8 @@ def predict(
   write_masks = (
       registry.load(registry.SEGMENTATION).mask_writer(masks, model, found)
       if masks else contextlib.nullcontext(lambda *_: None))
-  with progress, write_masks as write_mask, _writer(output, columns) as write:
+  with progress, write_masks as write_mask, _writer(
+      output, columns, overwrite=overwrite) as write:
     for paths, outputs in model.outputs(
         found, batch_size=batch_size, flip=flip, on_error=progress.add_error):
       logits = outputs['logits']
@@ -58,7 +62,9 @@ def predict(
       for path, row, result in zip(map(str, paths), logits, results):
         write_mask(path, row)
         for labels in found[path]:
-          records.append(_record(path, labels, columns, _plain(result, top_k)))
+          records.append(_record(path, labels, columns, {
+              **({'correct': correct(labels, result)} if correct else {}),
+              **_plain(result, top_k)}))
           write(records[-1], labels, result)
       progress.advance(len(paths))
     if not records:
@@ -139,7 +145,7 @@ def _plain(result: predictions.Result, top_k: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _writer(
-    target: str, columns: Sequence[str],
+    target: str, columns: Sequence[str], *, overwrite: bool,
 ) -> Generator[Callable[..., object], None, None]:
   """Yields a function that writes a record; an error leaves no file.
 
@@ -148,11 +154,12 @@ def _writer(
       that are not UTF-8 are escaped as \\udcff. In .csv, text that a
       spreadsheet would calculate gets an apostrophe.
     columns: label columns of the tables of images.
+    overwrite: whether the file may exist, and is replaced.
   """
   if not target:
     yield lambda record, labels, result: None
     return
-  with atomic_files.create(target) as path, open(
+  with atomic_files.create(target, overwrite=overwrite) as path, open(
       path, 'w', newline='', encoding='utf-8',
       errors='backslashreplace') as file:
     if target.endswith('.jsonl'):
@@ -168,7 +175,9 @@ def _writer(
         record: Record, labels: image_files.Labels,
         result: predictions.Result | None,
     ) -> None:
-      cells = _cells(result) if result else [(name, '') for name in names]
+      cells = [(name, '') for name in names] if not result else [
+          *((name, record[name]) for name in ('correct',) if name in record),
+          *_cells(result)]
       if not names:
         names.extend(name for name, _ in cells)
         put('path', _titles(columns), names, 'error')

@@ -143,7 +143,8 @@ def _as_trained(
           and any(section.uses_head for section in config.evals.values())):
     objective = dataclasses.replace(objective, loss='sigmoid')
   scales: dict[str, Any] = {
-      name: getattr(weights.preprocess, name) for name in ('mean', 'std')
+      name: getattr(weights.preprocess, name)
+      for name in ('mean', 'std', 'resolution')
       if isinstance(getattr(config.data, name), str)}
   if weights.preprocess.activation == 'none':
     trained, count = weights.run.get('data', {}), weights.config.num_classes

@@ -53,6 +53,9 @@ def describe(
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
       f'{images / dataset.num_examples:,.1f} epochs = '
       f'{experiment.total_steps:,} steps',
+      *[f'note: a batch holds each image {size / dataset.num_examples:.1f} '
+        'times, because the data have fewer images than batch_size: '
+        'use a smaller --batch-size'] * (size > dataset.num_examples),
       f'{count:,} parameters'
       + f', {experiment.num_trainable:,} trained' * (
           experiment.num_trainable < count)

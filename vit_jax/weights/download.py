@@ -89,8 +89,9 @@ def _find_local(text: str) -> epath.Path:
   path = epath.Path(os.path.abspath(os.path.expanduser(text)))
   if not path.exists():
     raise NotFoundError(
-        f'There is nothing at {path}.{registry.nearest_file(path)} '
-        'Expected a run, a checkpoint or a file of weights.')
+        f'There is nothing at {path}.'
+        + registry.nearest_file(path, () if os.sep in text else [*bundled()])
+        + ' Expected a run, a checkpoint or a file of weights.')
   return path
 
 

@@ -79,6 +79,24 @@ def test_confusion_matrix_agrees_with_scikit_learn(toy):
   assert got.class_names == tuple('abcdef')
 
 
+def test_the_images_of_largest_loss_are_named_in_order(toy):
+  split = toy.split(LOGITS, LABELS, class_names=tuple('abcdef'))
+  got = toy({'name': 'confusion'}, split)(toy.params)
+  losses = -(LOGITS - np.log(np.exp(LOGITS).sum(-1, keepdims=True)))[
+      np.arange(EXAMPLES), LABELS]
+  order = np.argsort(-losses)[:100]
+  np.testing.assert_allclose(
+      got.tables['loss_value'], losses[order], rtol=1e-5)
+  source = split.dataset.source
+  assert got.tables['loss_image'].tolist() == [
+      source.key(int(i)) for i in order]
+  np.testing.assert_array_equal(got.tables['loss_label'], LABELS[order])
+  np.testing.assert_array_equal(
+      got.tables['loss_prediction'], LOGITS.argmax(-1)[order])
+  _, rows = dict(got.details)['Largest losses']
+  assert [row[1] for row in rows] == ['abcdef'[LABELS[i]] for i in order[:5]]
+
+
 def test_the_most_frequent_confusions_are_named():
   names = 'cat', 'dog', 'eel'
   _, rows = confusion.most_frequent(

@@ -9,6 +9,8 @@ from tests import random_models
 from tests.extras.zoo import zoo_models
 import vit_jax
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
+from vit_jax.extras.zoo.families import records
 from vit_jax.weights import weights as weights_lib
 
 
@@ -31,6 +33,20 @@ def test_settings_are_reported_unless_they_are_given(tmp_path):
       '  assumed: ops=resize(size=(64, 64)), central_crop(size=(32, 32))',
       '  overrides: num_heads=2, crop=0.5')
   assert given(loaded) == {'num_heads'}
+
+
+@pytest.mark.parametrize(('name', 'mean', 'origin'), [
+    ('vitl16-sat493m', 0.430, 'assumed, as its name has sat493m'),
+    ('vitl16-lvd1689m', 0.485, 'assumed, as for a Hugging Face DINOv3')])
+def test_satellite_weights_are_recognized_by_their_name(
+    name, mean, origin, tmp_path):
+  path = tmp_path / name
+  safetensors.write(path, zoo_models.arrays(
+      'dinov3', layer_scale=1.0, num_classes=0, position='none', registers=4,
+      key_bias=False, width=16, num_heads=2, rotary=records.DINOV3_ROTARY))
+  loaded = foreign.load(path, {'num_heads': 2})
+  assert loaded.preprocess.mean[0] == mean
+  assert loaded.settings['mean'] == loaded.settings['std'] == origin
 
 
 def test_the_size_of_images_is_reported_beside_that_of_the_positions(tmp_path):

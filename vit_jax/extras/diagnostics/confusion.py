@@ -1,14 +1,15 @@
-"""Confusion matrix, accuracy and F1 per class, and confident mistakes."""
+"""Confusion matrix, accuracy and F1 per class, mistakes, largest losses."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Int
 import numpy as np
+import optax
 
 from vit_jax import console
 from vit_jax import metrics
@@ -18,6 +19,8 @@ from vit_jax.evals import passes
 from vit_jax.exceptions import UserError
 
 _NUM_MISTAKES = 24  # In the sheet of images.
+_NUM_LOSSES, _PRINTED_LOSSES = 100, 5  # Named in the JSON; printed.
+_MAX_LETTERS = 36  # Of the name of an image.
 # The matrix of this many classes takes 0.8 GB.
 MAX_CLASSES = 10_000
 
@@ -44,6 +47,8 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
     def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
       logits = context.predict(params, batch)['logits']
       return {'label': batch['label'], 'prediction': logits.argmax(axis=-1),
+              'loss': optax.softmax_cross_entropy_with_integer_labels(
+                  logits.astype(jnp.float32), batch['label']),
               'confidence': jax.nn.softmax(logits.astype(jnp.float32)).max(-1),
               'is_nan': jnp.isnan(logits).any(axis=-1)}
 
@@ -67,6 +72,14 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
                 'class_precision': precision, 'class_f1': f1}
       names = dataset.class_names or [
           f'class {i}' for i in range(dataset.num_classes)]
+      # Positions refer to the dataset only if no image was unreadable.
+      complete = total.sum() == dataset.num_examples
+      details = [('Classes of lowest F1', lowest(tables, names)),
+                 ('Most frequent confusions', most_frequent(counts, names))]
+      if complete:
+        largest = largest_losses(values, dataset.source)
+        tables |= largest
+        details.append(('Largest losses', _printed(largest, names)))
       return evaluator.Result(
           {'accuracy': float(correct.sum() / total.sum()),
            'accuracy_class_mean': float(np.nanmean(accuracy)),
@@ -74,13 +87,36 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
            'f1_class_mean': float(np.nanmean(f1)),
            'examples': int(total.sum())},
           tables, dataset.class_names,
-          # Positions refer to the dataset only if no image was unreadable.
-          _mistakes(values, split)
-          if total.sum() == dataset.num_examples else (), details=(
-              ('Classes of lowest F1', lowest(tables, names)),
-              ('Most frequent confusions', most_frequent(counts, names))))
+          _mistakes(values, split) if complete else (), details=tuple(details))
 
     return passes.gather(split, batch_values, finish)
+
+
+def largest_losses(
+    values: passes.Values, source: Any, *, most: int = _NUM_LOSSES,
+) -> dict[str, np.ndarray]:
+  """Returns the images of largest loss: `loss_...` arrays, in this order.
+
+  The loss is minus the logarithm of the probability of the label: images of
+  large loss are often labelled wrongly.
+  """
+  order = np.argsort(-values['loss'], kind='stable')[:most]
+  return {'loss_image': np.array([source.key(int(i)) for i in order]),
+          'loss_value': values['loss'][order],
+          'loss_label': values['label'][order],
+          'loss_prediction': values['prediction'][order]}
+
+
+def _printed(
+    largest: Mapping[str, np.ndarray], names: Sequence[str],
+) -> evaluator.Printed:
+  """Returns the headings and rows of the images of largest loss."""
+  return ['image', 'class', 'predicted as', 'loss'], [
+      [console.shorten(str(image), _MAX_LETTERS), names[label],
+       names[prediction], float(value)]
+      for image, value, label, prediction in list(zip(*(
+          largest[f'loss_{key}'] for key in (
+              'image', 'value', 'label', 'prediction'))))[:_PRINTED_LOSSES]]
 
 
 def _mistakes(

@@ -28,6 +28,7 @@ from vit_jax.extras.zoo.arrays import infer_architecture
 from vit_jax.extras.zoo.arrays import matching
 from vit_jax.extras.zoo.arrays import position_grid
 from vit_jax.extras.zoo.configs import config_json
+from vit_jax.extras.zoo.families import records
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.weights import check
@@ -117,6 +118,10 @@ def _build(
   check.check_params(
       config, abstract, resolution, path=opened.path,
       theirs={match.ours: match.theirs[0] for match in found.matches})
+  if (records.SATELLITE_NAME in opened.path.lower()
+      and getattr(config, 'rotary', None) is not None):
+    declared.add_defaults(
+        records.SATELLITE, f'assumed, as its name has {records.SATELLITE_NAME}')
   origin = f'assumed, as for a {found.family.label}'
   declared.add_defaults(found.family.preprocess, origin)
   preprocess = declared_lib.preprocess(config, resolution, declared, given)

@@ -184,6 +184,10 @@ EXACT = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 DINOV3_ROTARY = {'coordinates': 'normalized', 'base': 100.0, 'halves': True}
 IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
             'std': preprocessing.IMAGENET_STD}
+# DINOv3's satellite weights (facebookresearch/dinov3, README, "Image
+# transforms"), which files without a config.json show by their name only.
+SATELLITE_NAME = 'sat493m'
+SATELLITE = {'mean': (0.430, 0.411, 0.296), 'std': (0.213, 0.156, 0.143)}
 HALF = {'mean': preprocessing.HALF, 'std': preprocessing.HALF}
 CLIP = {'mean': preprocessing.CLIP_MEAN, 'std': preprocessing.CLIP_STD}
 VISION = 'vision_config'  # A value of `ModelType.inner`.
