@@ -100,7 +100,7 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
     ({'variant': 'B/16', 'position': 'none', 'position_at': 'layers'},
      "position_at cannot be 'layers'"),
     ({'variant': 'B/16', 'width': 6, 'num_heads': 2, 'position': 'sincos'},
-     'a width divisible by 4, but it is 6'),
+     'sincos needs a width divisible by 4, not 6'),
     ({'variant': 'B/16', 'attention': 'cudnn', 'dtype': 'float32'},
      "'cudnn' needs bfloat16"),
     ({'variant': 'R50x1', 'backbone': {'width': 40}}, 'multiple of the 32'),

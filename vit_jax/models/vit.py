@@ -95,8 +95,7 @@ class ViTConfig(model_config.ModelConfig):
       raise UserError(
           f'width {self.width} does not divide into {self.num_heads} heads.')
     if self.position == 'sincos' and self.width % 4:
-      raise UserError("position 'sincos' needs a width divisible by 4, but it "
-                      f'is {self.width}.')
+      raise UserError(f'sincos needs a width divisible by 4, not {self.width}.')
     if self.pooling.startswith('cls') and self.cls is False:
       raise UserError(
           f'pooling {self.pooling!r} needs the class token, but cls is false. '
