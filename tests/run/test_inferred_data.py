@@ -23,7 +23,12 @@ IMAGES = [pictures.encode(Image.new('RGB', (8, 8), (
 
 
 def write(root, kind):
-  """Writes class folders, or a folder of images and their table."""
+  """Writes class folders, a tar, or a folder of images and their table."""
+  if kind == 'tar':
+    own_data.write_tar(root / 'train-0.tar', (
+        member for i, image in enumerate(IMAGES) for member in (
+            (f'{i}.png', image), (f'{i}.cls', str(i % 3)))))
+    return
   for i, image in enumerate(IMAGES):
     folder = root / (ANIMALS[i % 3] if kind == 'folders' else 'images')
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +49,7 @@ LOSSES = {'numbers': 'mse', 'several': 'sigmoid'}
 @pytest.mark.skipif(not leaves.has(registry.SUGGESTIONS), reason='no leaf')
 @pytest.mark.parametrize(('kind', 'target'), [
     # A section with `auto` is that of class folders; see `data.earlier`.
-    ('folders', 'auto'), ('table', 'auto'),
+    ('folders', 'auto'), ('tar', 'auto'), ('table', 'auto'),
     ('numbers', 'regression'), ('several', 'multi')])
 def test_a_run_of_inferred_data_resumes_with_the_pasted_flags(
     tmp_path, capsys, kind, target):
