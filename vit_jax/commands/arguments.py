@@ -170,8 +170,9 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
   if flag in known:
     return
   keys = registry.optional(registry.KEYS) if '--config' in known else None
-  hint = (keys.nearest_flag(flag, known) if keys else
-          registry.nearest(flag, known))
+  # Without dashes, which would make short flags similar to any other.
+  hint = keys.nearest_flag(flag, known) if keys else registry.nearest(
+      flag.lstrip('-'), [name.lstrip('-') for name in known])
   raise UserError(
       f'Unknown flag {flag!r}.{hint} Known: {", ".join(known)}.')
 
