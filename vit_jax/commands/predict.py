@@ -50,8 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='new folder for the masks of a segmentation model: masks/ with the '
       'classes of the pixels, and overlays/')
   arguments.add(parser, '--overwrite')
-  if mistakes := registry.optional(registry.MISTAKES):
-    mistakes.add_arguments(parser)
+  if registry.exists(registry.MISTAKES):
+    parser.add_argument(
+        '--mistakes', default='', metavar='FILE.csv',
+        help='new .csv file with the images whose predicted class is not their '
+        'label, the most confident ones first; labels are those of class '
+        'folders or of a table')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:

@@ -7,7 +7,6 @@ given folder has the label of the first folder on its way whose name is a class
 of the model.
 """
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 import csv
 import os
@@ -28,15 +27,6 @@ Found = Mapping[str, Sequence[image_files.Labels]]
 Judge = Callable[[image_files.Labels, predictions.Prediction], bool | None]
 
 _SEPARATOR = '|'  # Of several labels, as in tables.
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flag of the list."""
-  parser.add_argument(
-      '--mistakes', default='', metavar='FILE.csv',
-      help='new .csv file with the images whose predicted class is not their '
-      'label, the most confident ones first; labels are those of class folders '
-      'or of a table')
 
 
 def with_folders(
