@@ -41,10 +41,13 @@ Quote lists: `--config.data.mean='[0.5,0.5,0.5]'`; a flag's `none` means
 `null`. A *duration* has one unit: `{'steps': N}`, `{'examples': N}`,
 `{'epochs': N}` or `{'percent': N}` of the run; as a flag,
 `--config.total.epochs=90`. NAME in `evals.NAME` is any name that you choose.
-Keys of all names are those of each record of a section. Others are on the pages
-of [today's backbones](zoo.md), [segmentation](segmentation.md) and [evaluators
-such as ROC](evaluation.md). `python -m docs.config_reference` writes all of
-these lists.
+Keys of all names are those of each record of a section. More are at the end of
+the pages on [training](training.md) (optimizers),
+[distillation](distillation.md), [self-supervision](self_supervised.md),
+[segmentation](segmentation.md),
+[evaluation](evaluation.md), [today's backbones](zoo.md) and
+[model cards](weights.md). `python -m docs.config_reference` writes all of these
+lists.
 """
 
 

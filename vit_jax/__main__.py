@@ -200,8 +200,8 @@ def build_parser(chosen: str = '') -> argparse.ArgumentParser:
 def message_for_user(error: BaseException) -> str | None:
   """Returns the message of an error that tells the user what to do.
 
-  None for others than a `UserError` and file-system errors that name the file:
-  they need their traceback, which `python -X dev` shows for every error.
+  These are user errors, and errors of the file system that name the file. None
+  for all others, whose traceback is needed; `python -X dev` shows every one.
   """
   if isinstance(error, ModuleNotFoundError) and not (
       error.name or 'vit_jax').startswith('vit_jax'):

@@ -86,7 +86,7 @@ def create(
   file. With `overwrite`, a local file replaces one that exists.
 
   Raises:
-    FileExistsError: if `target` exists.
+    UserError: if `target` exists.
     UserError: if the address scheme of `target` is not supported.
   """
   text = os.fspath(target)
@@ -127,7 +127,7 @@ def _temporary(
 
 
 def check_absent(path: epath.Path) -> None:
-  """Raises a `FileExistsError` if `path` exists."""
+  """Raises a `UserError` if `path` exists."""
   if path.exists():
     raise UserError(
         f'{path} exists already. Remove it, or choose another path.')

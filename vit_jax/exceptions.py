@@ -50,8 +50,8 @@ def naming(what: str) -> contextlib.AbstractContextManager[None]:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and (
         error.errno not in (None, errno.EINVAL))):
       return None
-    kind = f'{type(error).__name__}: ' * (
-        type(error) not in (UserError, ValueError))
+    is_plain = isinstance(error, UserError) or type(error) is ValueError
+    kind = '' if is_plain else f'{type(error).__name__}: '
     prefix = '' if what in str(error) else f'{what}: '
     return UserError(f'{prefix}{kind}{error}')
 

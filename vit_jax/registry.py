@@ -408,7 +408,7 @@ def find(
     return load(names[name])
   try:
     found = load(name)
-  except ValueError as error:
+  except UserError as error:
     raise type(error)(f'{what}: {error}') from error
   if kind and not (isinstance(found, type) and issubclass(found, kind)):
     raise UserError(

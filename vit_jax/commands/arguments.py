@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+import os
 from typing import Any
 
 from etils import epy
@@ -255,5 +256,6 @@ def check_output(
     raise UserError(
         f'{path} must end with {" or ".join(suffixes)}, which selects the '
         'format.')
-  if path and not (overwrite and epath.Path(path).is_file()):
+  replaced = overwrite and os.path.isfile(path)  # Not in a bucket.
+  if path and not replaced:
     atomic_files.check_absent(epath.Path(path))

@@ -98,8 +98,9 @@ def _open_splits(
   try:
     return open_source.open_splits(config, source=source, whole=whole)
   except (ValueError, OSError):
-    planned = registry.load(registry.PLANNED)(
-        source or config.source) if data_optional else None
+    open_planned = registry.optional(registry.PLANNED)
+    planned = open_planned(source or config.source) if (
+        data_optional and open_planned) else None
     if planned is None:
       raise
     return planned

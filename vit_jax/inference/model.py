@@ -344,7 +344,7 @@ class Model(weights_lib.Weights):
       and on what is not written.
 
     Raises:
-      FileExistsError: if `target` exists.
+      UserError: if `target` exists.
       UserError: if the format cannot represent the model, or a parameter is
         not finite.
     """

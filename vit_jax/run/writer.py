@@ -86,16 +86,18 @@ class MetricWriter:
     """Writes one row of numbers or one-element arrays; in a bucket, later."""
     values = {name: float(value) for name, value in scalars.items()}
     self._pending.append(atomic_files.json_line({'step': int(step)} | values))
-    for tracker in self._trackers:
-      tracker.write(step, values)
+    with self._explain_errors():
+      for tracker in self._trackers:
+        tracker.write(step, values)
     if not atomic_files.is_remote(self._path) or (
         time.monotonic() >= self._due):
       self.flush()
 
   def write_images(self, step: int, name: str, images: jax.Array) -> None:
     """Passes images to the trackers."""
-    for tracker in self._trackers:
-      tracker.write_images(step, name, images)
+    with self._explain_errors():
+      for tracker in self._trackers:
+        tracker.write_images(step, name, images)
 
   def flush(self) -> None:
     """Writes all rows: a restart does not repeat those before a checkpoint."""

@@ -34,7 +34,7 @@ def save(
     Notes on settings for which the format's library computes differently.
 
   Raises:
-    FileExistsError: if `target` exists.
+    UserError: if `target` exists.
     UserError: if the format cannot represent the model, or a parameter is not
       an array of finite floats.
   """

@@ -39,8 +39,10 @@ def rows_of(path):
   return list(csv.DictReader(pathlib.Path(path).read_text().splitlines()))
 
 
-def test_class_folders_are_labels_and_mistakes_are_listed_by_confidence(capsys):
-  assert predict('images', '--output=p.csv', '--mistakes=m.csv') == 0
+@pytest.mark.parametrize('given', ['images', '.', './images/test'])
+def test_class_folders_are_labels_and_mistakes_are_listed_by_confidence(
+    given, capsys):
+  assert predict(given, '--output=p.csv', '--mistakes=m.csv') == 0
   printed = capsys.readouterr().out
   rows = rows_of('p.csv')
   assert list(rows[0]) == [

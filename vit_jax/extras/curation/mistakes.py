@@ -41,10 +41,11 @@ def with_folders(
   names, result = {*model.preprocess.labels}, dict(found)
   for root in (os.fspath(epath.Path(path).expanduser()) for path in paths):
     for image, rows in found.items():
-      below = image.removeprefix(os.path.join(root, ''))
-      label = next((part for part in os.path.dirname(below).split(os.sep)
-                    if part in names), None)
-      if below != image and label is not None and not any(rows):
+      prefix = '' if root == '.' else os.path.join(root, '')
+      folders = os.path.dirname(image.removeprefix(prefix)).split(os.sep)
+      label = next((part for part in folders if part in names), None)
+      if (image.startswith(prefix) and label is not None
+          and not any(rows)):
         result[image] = [{'label': label}]
   return result
 
@@ -70,6 +71,8 @@ def judge(
       labels: image_files.Labels, result: predictions.Prediction,
   ) -> bool | None:
     value = next(iter(labels.values()), None)
+    if value is None:
+      return None
     cells = value if isinstance(value, (list, tuple)) else (
         str(value).split(_SEPARATOR) if several and value not in names
         else [value])

@@ -132,7 +132,7 @@ def begin(planned: Plan) -> int:
   """Creates the folder; returns the number of shards finished before.
 
   Raises:
-    FileExistsError: if the folder is a dataset already.
+    UserError: if the folder is a dataset already.
     UserError: if it holds shards of another plan.
   """
   folder = epath.Path(planned.folder)

@@ -65,6 +65,8 @@ def for_each(
   for name in names:
     try:
       results[name] = function(name)
+    except coordination.LostError:
+      raise
     except ValueError as error:
       problems.setdefault(str(error), []).append(name)
   if problems:

@@ -26,7 +26,7 @@ class Run:
 
   @staticmethod
   def check() -> Any:
-    """Returns the module; raises an ImportError if it is not installed."""
+    """Returns the module; raises a UserError if it is not installed."""
     try:
       import wandb
     except ImportError as error:

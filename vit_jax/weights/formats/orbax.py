@@ -142,7 +142,7 @@ def save(
   """Saves a workdir with one checkpoint, of step 0; see `weights.save.save`.
 
   Raises:
-    FileExistsError: if `target` exists.
+    UserError: if `target` exists.
     UserError: if checkpoints cannot be written to `target`, or for another
       dtype than float32.
   """
