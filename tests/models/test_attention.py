@@ -61,10 +61,10 @@ def trace(section, **options):
 
 @pytest.mark.parametrize(('section', 'options', 'fused'), [
     ({}, {}, True), ({}, {'train': True}, True), ({}, {'capture': True}, False),
-    ({'position': 'relative'}, {}, False),
+    ({'name': 'ablation', 'position': 'relative'}, {}, False),
     ({'attention_dropout': 0.1}, {'train': True}, False),
     ({'attention_dropout': 0.1}, {}, True),
-    ({'axial': True, 'pooling': 'average'}, {}, True)])
+    ({'name': 'ablation', 'axial': True, 'pooling': 'average'}, {}, True)])
 def test_weights_dropout_and_relative_positions_take_the_plain_path(
     calls, section, options, fused):
   trace(section, **options)

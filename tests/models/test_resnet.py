@@ -210,8 +210,8 @@ def test_initial_logits_are_the_head_bias_and_units_return_shortcuts():
 @pytest.mark.parametrize('kind', ['post', 'pre', 'root'])
 @pytest.mark.parametrize('image', [(33, 31), (50, 17)])
 def test_grid_is_the_shape_of_the_feature_map(kind, image):
-  section = {'width': 12, 'depth': 1, 'mlp_dim': 4, 'num_heads': 2, 'patch': 1,
-             'backbone': TINY[kind]}
+  section = {'name': 'hybrid', 'width': 12, 'depth': 1, 'mlp_dim': 4,
+             'num_heads': 2, 'patch': 1, 'backbone': TINY[kind]}
   config = factory.parse(section)
   vit = factory.build(config, num_classes=2)
   images = jax.ShapeDtypeStruct((1, *image, 3), jnp.float32)
@@ -225,7 +225,8 @@ def test_grid_is_the_shape_of_the_feature_map(kind, image):
 def test_hybrid_is_a_vit_on_the_feature_map(kind, patch):
   section = {**VIT, 'patch': patch}
   hybrid = factory.build(
-      factory.parse({**section, 'backbone': TINY[kind]}), num_classes=3)
+      factory.parse({**section, 'name': 'hybrid', 'backbone': TINY[kind]}),
+      num_classes=3)
   vit = factory.build(factory.parse(section), num_classes=3)
   params = randomized(hybrid)
   image = random_images(32, 32, 3)

@@ -15,6 +15,7 @@ from vit_jax.models import factory
 RNG = np.random.default_rng(0)
 TINY = {'width': 12, 'depth': 3, 'mlp_dim': 20, 'num_heads': 3, 'patch': 4}
 CLASSES = 5
+ABLATION = {'name': 'ablation'}
 
 
 def build(image=(8, 8, 3), **section):
@@ -172,13 +173,15 @@ def reference(params, image, c):
     ({'pooling': 'average', 'cls': True, 'final_norm': False,
       'pool_norm': True}, (8, 8, 3)),
     ({'pooling': 'attention', 'cls': True, 'position': 'none'}, (8, 8, 3)),
-    ({'pooling': 'average', 'axial': True}, (8, 12, 3)),
-    ({'pooling': 'attention', 'axial': True, 'patch': 2}, (4, 6, 1)),
-    ({'position': 'relative'}, (8, 8, 3)),
-    ({'position': '2d'}, (8, 12, 3)),
-    ({'position': 'factorized', 'pooling': 'average'}, (8, 12, 3)),
-    ({'position': '2d', 'position_at': 'layers'}, (8, 12, 3)),
-    *(({'position_at': at, **axial}, (8, 12, 3)) for at in ('layers', 'shared')
+    ({**ABLATION, 'pooling': 'average', 'axial': True}, (8, 12, 3)),
+    ({**ABLATION, 'pooling': 'attention', 'axial': True, 'patch': 2},
+     (4, 6, 1)),
+    ({**ABLATION, 'position': 'relative'}, (8, 8, 3)),
+    ({**ABLATION, 'position': '2d'}, (8, 12, 3)),
+    ({**ABLATION, 'position': 'factorized', 'pooling': 'average'}, (8, 12, 3)),
+    ({**ABLATION, 'position': '2d', 'position_at': 'layers'}, (8, 12, 3)),
+    *(({**ABLATION, 'position_at': at, **axial}, (8, 12, 3))
+      for at in ('layers', 'shared')
       for axial in ({}, {'axial': True, 'pooling': 'average'})),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):

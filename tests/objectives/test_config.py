@@ -27,9 +27,10 @@ MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
 
 @pytest.mark.parametrize(('objective', 'model', 'words'), [
     ({'name': 'mae'}, {'variant': 'R50x1'}, 'but the model is a resnet'),
-    ({'name': 'mae'}, {**VIT, 'position': 'relative'},
+    ({'name': 'mae'}, {**VIT, 'name': 'ablation', 'position': 'relative'},
      "model.position='relative'"),
-    ({'name': 'mae'}, {**VIT, 'axial': True, 'pooling': 'average'},
+    ({'name': 'mae'},
+     {**VIT, 'name': 'ablation', 'axial': True, 'pooling': 'average'},
      'model.axial=True'),
     ({'name': 'mae'}, {**VIT, 'patch': (8, 12)},
      'of 1 patches leaves 0 visible'),

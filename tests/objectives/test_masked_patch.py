@@ -146,7 +146,8 @@ def numpy_loss(target, predictions, corruption, patch):
 @pytest.mark.parametrize('target, section', [
     ('mean_color', {}), ('downsampled', {}),
     ('patch', {'pooling': 'average'}),
-    ('mean_color', {'axial': True, 'pooling': 'average'})], ids=str)
+    ('mean_color', {
+        'name': 'ablation', 'axial': True, 'pooling': 'average'})], ids=str)
 def test_loss_equals_a_loop_over_corrupted_patches(target, section):
   objective, model, params = build(target, **section)
   corruption = objective.draw(IMAGES, KEY)

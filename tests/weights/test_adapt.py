@@ -126,10 +126,10 @@ def test_checkpoint_and_stage_exclude_each_other():
 
 
 KINDS = [
-    {}, {'position': '2d', 'position_at': 'layers'},
-    {'position': 'learned', 'position_at': 'shared'},
-    {'position': '2d', 'position_at': 'layers', 'axial': True,
-     'pooling': 'average'},
+    {}, {'name': 'ablation', 'position': '2d', 'position_at': 'layers'},
+    {'name': 'ablation', 'position': 'learned', 'position_at': 'shared'},
+    {'name': 'ablation', 'position': '2d', 'position_at': 'layers',
+     'axial': True, 'pooling': 'average'},
     {'position': 'none'}]
 
 
