@@ -19,7 +19,7 @@ from vit_jax.weights import published
 # Differs from all published variants.
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
         'num_classes': 5}
-HYBRID = {'backbone': {'depths': (1, 2)}, 'patch': 1}
+HYBRID = {**TINY, 'name': 'hybrid', 'backbone': {'depths': (1, 2)}, 'patch': 1}
 RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
     'depths': (1, 2), 'width': 32, 'preactivation': True}}
 

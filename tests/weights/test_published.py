@@ -15,7 +15,8 @@ from vit_jax.weights import inferred
 from vit_jax.weights import open as open_lib
 from vit_jax.weights.formats import npz
 
-HYBRID_ROOT = {'backbone': {'depths': (), 'width': 32}, 'patch': 2}
+HYBRID_ROOT = {**random_models.HYBRID, 'patch': 2,
+               'backbone': {'depths': (), 'width': 32}}
 RESNET_V1 = {**random_models.RESNET, 'backbone': {
     'depths': (1, 2), 'width': 32}}
 BIT = {**random_models.RESNET, 'backbone': {
@@ -33,7 +34,8 @@ MODELS = {
 
 @pytest.fixture(autouse=True)
 def no_zoo(monkeypatch):
-  monkeypatch.setattr(registry, 'FOREIGN', 'vit_jax.no_zoo')
+  for name in ('FOREIGN', 'EARLIER'):
+    monkeypatch.setattr(registry, name, 'vit_jax.no_zoo')
   monkeypatch.setitem(registry.WEIGHT_FORMATS, 'timm', 'vit_jax.no_zoo')
 
 

@@ -182,7 +182,10 @@ def _config(
         **inferred.encoder(params, family.table),
         'num_heads': inferred.heads(params), 'pooling': pooling,
         'cls': None if has_cls == pooling.startswith('cls') else has_cls}
-  section |= {**given, **inferred.stem(params, family.backbone, given)}
+  stem = inferred.stem(params, family.backbone, given)
+  if stem:
+    section = {'name': 'hybrid', **section}
+  section |= {**given, **stem}
   config = factory.parse({**section, 'variant': ''})
   variant = inferred.variant(config)
   if given.get('variant', variant) != variant:
