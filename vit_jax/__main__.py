@@ -23,11 +23,11 @@ from typing import Any
 
 import vit_jax
 from vit_jax import escape
-from vit_jax import exceptions
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
 from vit_jax.exceptions import UserError
+from vit_jax.exceptions import UserFileError
 
 DEFAULT = 'train'
 # MULTIPROCESS: commands that can run as several processes; STOPPABLE: those
@@ -208,9 +208,8 @@ def message_for_user(error: BaseException) -> str | None:
     return (f'{error.name} is not installed for {sys.executable}. Activate the '
             'right environment or run pip install -r requirements.txt; '
             '`python main.py doctor` lists what is missing.')
-  for_user = isinstance(error, (
-      exceptions.UserError, exceptions.UserFileError)) or (
-          isinstance(error, OSError) and error.filename)
+  for_user = isinstance(error, (UserError, UserFileError)) or (
+      isinstance(error, OSError) and error.filename)
   return schema.words(error) if for_user else None
 
 

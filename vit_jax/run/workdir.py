@@ -114,7 +114,7 @@ class Files:
   def open_metrics(
       self, config: config_lib.Config, *, resume_step: int,
   ) -> writer_lib.MetricWriter | writer_lib.NoWriter:
-    """Opens the metrics, without later rows, and all rows at step 0."""
+    """Opens the metrics; removes rows after `resume_step`, at 0 all."""
     if not self.is_active:
       return writer_lib.NoWriter()
     first_step = resume_step + 1 if resume_step else 0
