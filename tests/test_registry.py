@@ -143,3 +143,10 @@ def test_a_config_file_names_modules_beside_itself(own, tmp_path, monkeypatch):
   raw = config_file.read(str(tmp_path / 'config.py'))
   sys.modules.pop('own_names')
   assert objectives.parse(raw['objective']).name == 'own_names:Loss'
+
+
+@pytest.mark.parametrize(('name', 'hint'), [
+    ('cifar10', ''), ('cifr10', " Did you mean 'cifar10'?"),
+    ('lr', " Did you mean 'learning_rate'?"), ('xyz', '')])
+def test_only_an_unknown_name_has_a_suggestion(name, hint):
+  assert registry.nearest(name, ['cifar10', 'learning_rate']) == hint

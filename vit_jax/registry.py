@@ -273,8 +273,10 @@ def is_target(name: Any) -> bool:
 def nearest(name: Any, known: Sequence[str]) -> str:
   """Returns ' Did you mean "x"?' for the closest of `known`, or ''.
 
-  Initials are close, too: lr is learning_rate.
+  Initials are close, too: lr is learning_rate. A name of `known` is right.
   """
+  if name in known:
+    return ''
   close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5) or [
       each for each in known
       if name == ''.join(word[:1] for word in each.split('_'))]
