@@ -265,3 +265,14 @@ def test_a_run_keeps_its_dtype(dtype, kept, tmp_path):
       config_lib.resolve(toy.config(model={'dtype': dtype})),
       earlier=workdir_lib.read(path))
   assert experiment.config.model.dtype == experiment.model.config.dtype == kept
+
+
+def test_only_what_the_compiled_program_decides_stays_auto():
+  completed = _complete(
+      {}, data={'mean': 'auto', 'std': 'auto', 'resolution': 'auto'},
+      model={'dtype': 'auto'}, evals={
+          'test': {'every': 'auto'},
+          'knn': {'name': 'knn', 'train_split': 'auto'}})
+  text = json.dumps(config_lib.to_plain(completed), indent=0)
+  assert {line.partition(':')[0] for line in text.splitlines()
+          if 'auto' in line} == {'"accumulation"', '"preset"'}

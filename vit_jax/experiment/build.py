@@ -53,13 +53,9 @@ def build(
     dataset = _with_head(dataset, head, note)
   open_data = evaluators_lib.opener(
       config, dataset, data_optional=data_optional)
-  config = evaluators_lib.without_unlabelled(config, open_data, note)
   devices = devices or jax.devices()
-  if earlier and config.model.dtype == 'auto':
-    config = dataclasses.replace(config, model=dataclasses.replace(
-        config.model, dtype=earlier['model']['dtype']))
   config = complete.complete(
-      config, dataset, open_data, devices, note=note)
+      config, dataset, open_data, devices, earlier=earlier, note=note)
   note(config.data.crop_note())
   experiment = Experiment(
       config=config, devices=tuple(devices), dataset=dataset,

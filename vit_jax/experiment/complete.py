@@ -1,10 +1,11 @@
 """Completes a config with the settings that depend on the data and devices.
 
-The completed config is the one that runs, is printed and is saved. Only the
-number of microbatches follows later, from the compiler (`fit_batch`).
+The completed config is the one that runs, is printed and is saved. Two settings
+follow later: the number of microbatches, from the compiler (`fit_batch`), and
+the preset of the mesh, from the number of parameters (`parallel.mesh`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -25,6 +26,7 @@ _MANY = 50_000  # Of so many training images, k-NN uses a tenth by default.
 def complete(
     config: config_lib.Config, dataset: data.Dataset,
     open_data: evaluators_lib.OpenData, devices: Sequence[jax.Device], *,
+    earlier: Mapping[str, Any] | None = None,
     note: Callable[[str], object] = print,
 ) -> config_lib.Config:
   """Returns the config with the settings that depend on data and devices.
@@ -32,6 +34,14 @@ def complete(
   These are the number of classes, the scales of pixels and targets, the loss of
   the labels, the kinds and splits of evaluators, the metric of the best
   checkpoint, the intervals 'auto' and the dtype 'auto'.
+
+  Args:
+    config: the config of the user, with the settings of initial weights.
+    dataset: the training data.
+    open_data: opens the data of evaluators.
+    devices: devices of the mesh.
+    earlier: see `build.build`.
+    note: prints a line.
 
   Raises:
     UserError: if the config does not fit the data.
@@ -49,10 +59,12 @@ def complete(
         'data.mean, std or resolution is auto, that of the weights in '
         f'init.checkpoint ({config.init.checkpoint}), which were not read. '
         'Read the config with load_config.load, or set them.')
+  config = evaluators_lib.without_unlabelled(config, open_data, note)
   config = dataclasses.replace(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
-          factory.with_dtype(config.model, devices),
+          factory.with_dtype(
+              config.model, devices, earlier=earlier and earlier['model']),
           num_classes=dataset.num_classes),
       objective=config.objective.resolve(dataset),
       evals={name: _with_splits(section.resolve(dataset), open_data)

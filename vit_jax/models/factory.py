@@ -103,11 +103,18 @@ def inherit(
 
 
 def with_dtype(
-    config: ModelConfig, devices: Sequence[jax.Device],
+    config: ModelConfig, devices: Sequence[jax.Device], *,
+    earlier: Mapping[str, Any] | None = None,
 ) -> ModelConfig:
-  """Returns the config with the dtype for `devices` in place of 'auto'."""
+  """Returns the config with a dtype in place of 'auto'.
+
+  It is that of `earlier`, the section of the run that is resumed, if any; else
+  the one for `devices`.
+  """
   if config.dtype != 'auto':
     return config
+  if earlier:
+    return dataclasses.replace(config, dtype=earlier['dtype'])
   # The fused kernel needs bfloat16, and CPUs replace it.
   is_slow = config.attention == 'plain' and any(
       device.platform == 'cpu' for device in devices)

@@ -86,19 +86,15 @@ def config_for(
   if specification:
     # The weights determine the model, so those that the config starts training
     # from are not read.
-    config = load_config.load_one(
+    return load_config.load_one(
         specification, overrides, stage=stage, prepare=prepare,
         **{'open_weights': None} if is_model else {})
-  elif weights.run:
-    config = config_lib.resolve_with(
+  if weights.run:
+    return config_lib.resolve_with(
         prepare(stage, dict(weights.run)), overrides)
-  else:
-    raise UserError(
-        f'{weights.address or "The model"} has no config of a training run, '
-        'which selects data and evaluators. Use --config=configs/x.py.')
-  if is_model:
-    config = dataclasses.replace(config, model=weights.config)
-  return _as_trained(config, weights)
+  raise UserError(
+      f'{weights.address or "The model"} has no config of a training run, '
+      'which selects data and evaluators. Use --config=configs/x.py.')
 
 
 def _evaluators(
@@ -184,7 +180,7 @@ def restore(
   # A batch is a microbatch of training, rounded up to a multiple of devices.
   count = jax.device_count()
   experiment = build_lib.build(dataclasses.replace(
-      config_lib.for_evaluation(config), accumulation=1,
+      config_lib.for_evaluation(_as_trained(config, weights)), accumulation=1,
       batch_size=-(-config.eval_batch_size // count) * count),
                                head=head, earlier=weights.run)
   for note in _notes(experiment, weights):
