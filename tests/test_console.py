@@ -41,6 +41,21 @@ def test_a_table_aligns_numbers_right_and_fits_80_columns_in_a_pipe():
   assert row.index('2,000') + 5 == other.index('600') + 3
 
 
+def test_a_report_in_a_terminal_has_four_lines_unless_it_is_verbose(
+    monkeypatch):
+  def brief(*lines, terminal=True):
+    return console_lib.brief(lines, console=rich.console.Console(
+        width=10, force_terminal=terminal))
+
+  assert brief(*'abcd') == [*'abcd']
+  assert brief('a' * 11, *'bcd') == ['a' * 9 + '…', *'bcd']
+  *first, last = brief(*'abcde')
+  assert (first, last) == ([*'abc'], '  and 2 l…')
+  assert brief(*'abcde', terminal=False) == [*'abcde']  # Logs have all.
+  monkeypatch.setattr(console_lib, 'verbose', True)
+  assert brief(*'abcde') == [*'abcde']
+
+
 def test_lines_are_wrapped_between_words_but_not_commands(monkeypatch):
   monkeypatch.setenv('COLUMNS', '20')
   file = io.StringIO()

@@ -79,6 +79,9 @@ def run(argv: Sequence[str]) -> int:
   if args.command not in STOPPABLE:
     signals.release_sigterm()
   registry.allow(*args.imports)
+  if args.verbose:
+    from vit_jax import console
+    console.verbose = True
   is_first = connect(args)
   with contextlib.ExitStack() as stack:
     if not is_first:
@@ -181,7 +184,7 @@ def build_parser(chosen: str = '') -> argparse.ArgumentParser:
       'example --config.optimizer.learning_rate=3e-4.')
   parser.add_argument(
       '--version', action='version', version=f'vit_jax {vit_jax.__version__}')
-  parser.set_defaults(json='', imports=[])
+  parser.set_defaults(json='', verbose=False, imports=[])
   commands = parser.add_subparsers(
       dest='command', metavar='COMMAND', title='commands', prog=INVOCATION,
       help=f'{DEFAULT} by default; COMMAND --help lists its flags',

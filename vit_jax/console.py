@@ -17,6 +17,8 @@ from vit_jax import escape
 
 _HEADING_WIDTH = 12  # Headings of numbers wrap here.
 _GAP = 3  # Columns between those of a table.
+_BRIEF = 4  # Lines of a report.
+verbose = False  # Whether reports are printed whole; set by --verbose.
 
 
 def table(
@@ -89,6 +91,23 @@ def print_lines(text: str, *, in_logs: bool = False) -> None:
   if console.is_terminal or in_logs:
     text = wrap(text, width=console.width)
   console.print(_text(text), soft_wrap=True)
+
+
+def brief(
+    lines: Sequence[str], *, console: rich.console.Console | None = None,
+) -> list[str]:
+  """Returns a report for a terminal: four lines, cut to its width.
+
+  Logs get all lines, as does a terminal if `verbose`.
+  """
+  console = console or rich.console.Console()
+  if verbose or not console.is_terminal:
+    return [*lines]
+  shown = [*lines[:_BRIEF if len(lines) <= _BRIEF else _BRIEF - 1]]
+  if cut := len(lines) - len(shown):
+    shown.append(f'  and {format_count(cut, "line")} more with --verbose')
+  return [line if cell_len(line) <= console.width else
+          set_cell_size(line, console.width - 1) + '…' for line in shown]
 
 
 def wrap(text: str, *, width: int) -> str:

@@ -7,17 +7,25 @@ from vit_jax import metrics
 from vit_jax.run import log_rows
 
 
-def test_a_line_has_the_mean_of_several_targets_only():
-  row = {'test/r2': 0.5, 'test/r2_red': 0.4, 'test/r2_blue': 0.6}
+def test_a_line_has_no_metrics_of_single_outputs_and_at_most_three_lines():
+  row = {'test/r2': 0.5, 'test/r2_red': 0.4, 'test/r2_1': 0.6}
   assert log_rows.evaluation_line(
-      row, step=7, targets=('red', 'blue'), declared={},
+      row, step=7, outputs=('red', '1'), declared={},
   ) == 'step 7: test/r2 0.500'
+  declared = {'test/precision_at_1': metrics.PRECISION_AT_1}
+  assert log_rows.evaluation_line(
+      {'test/precision_at_1': 0.5}, step=7, outputs=('0', '1'),
+      declared=declared) == 'step 7: test/precision_at_1 50.00 %'
+  line = log_rows.evaluation_line(
+      {f'a_long_name/of_metric_{i}': 0.5 for i in range(20)}, step=7,
+      outputs=(), declared={})
+  assert len(line) < 3 * 80 and line.endswith(', and 14 more')
 
 
 def test_fractions_are_shown_in_percent_and_numbers_of_images_are_not_shown():
   assert log_rows.evaluation_line(
       {'val/accuracy': 0.9722, 'val/loss': 0.113, 'val/examples': 100.0},
-      step=7, targets=(), declared={'val/accuracy': metrics.ACCURACY},
+      step=7, outputs=(), declared={'val/accuracy': metrics.ACCURACY},
   ) == 'step 7: val/accuracy 97.22 %, val/loss 0.113'
 
 

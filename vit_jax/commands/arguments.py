@@ -59,6 +59,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
       '--json', metavar='PATH', default=argparse.SUPPRESS,
       help='also write the results to this file as JSON')
   group.add_argument(
+      '--verbose', action='store_true', default=argparse.SUPPRESS,
+      help='print whole reports about weights, not four lines of them')
+  group.add_argument(
       '--import', dest='imports', action='append', metavar='MODULE',
       default=argparse.SUPPRESS,
       help='module of your own that the saved config of a run may import; '

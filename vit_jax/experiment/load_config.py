@@ -36,7 +36,7 @@ def open_weights(
     weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
   except FileNotFoundError as error:
     raise NotFoundError(f'init.checkpoint: {error}') from error
-  for line in () if weights.is_checkpoint else weights.summary:
+  for line in console.brief(() if weights.is_checkpoint else weights.summary):
     console.print_lines(escape.line(line), in_logs=True)
   return weights
 

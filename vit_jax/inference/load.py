@@ -93,7 +93,7 @@ def load(
     model = registry.load(registry.TEXT_EMBEDDINGS)(model, text_embeddings)
   if labels:
     model = rename(model, labels)
-  for line in model.summary:
+  for line in console.brief(model.summary):
     log(escape.line(line))
   return model
 

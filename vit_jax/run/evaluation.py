@@ -109,7 +109,7 @@ def run_due(
           experiment, state, checkpoints, step=counters.best_step))
   counters.add_evals(row)
   line = log_rows.evaluation_line(
-      row, step=counters.step, targets=experiment.dataset.targets,
+      row, step=counters.step, outputs=experiment.dataset.classes.names,
       declared=config_lib.declared_metrics(config))
   return row, counters, f'{line}\n{reason}'.rstrip()
 

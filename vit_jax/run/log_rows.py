@@ -1,7 +1,8 @@
 """Metrics of log lines and of the final summary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import contextlib
+import itertools
 from typing import Any
 
 import psutil
@@ -14,6 +15,8 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.run import counters as counters_lib
 from vit_jax.training import step as step_lib
+
+_MAX_LENGTH = 200  # Of metrics in a line of the terminal.
 
 
 def training_row(
@@ -45,18 +48,30 @@ def training_row(
 
 
 def evaluation_line(
-    row: Mapping[str, float], *, step: int, targets: tuple[str, ...],
+    row: Mapping[str, float], *, step: int, outputs: Sequence[str],
     declared: Mapping[str, metrics_lib.Metric],
 ) -> str:
   """Returns 'step 10: val/accuracy 97.22 %, val/loss 0.113'.
 
-  Several targets show only their mean. `declared` are the metrics of the run.
+  Leaves out metrics of single targets or classes, standard deviations, and what
+  exceeds three lines of a terminal; files have all.
+
+  Args:
+    row: metrics by 'evaluator/metric'.
+    step: number of updates.
+    outputs: names of the targets or classes.
+    declared: metrics of the run.
   """
-  hidden = ('/examples', *(
-      f'_{name}' for name in targets if len(targets) > 1))
-  return f'step {step:,}: ' + ', '.join(
-      f'{key} {format_value(key, value, declared)}'
-      for key, value in row.items() if not key.endswith(hidden))
+  hidden = ('/examples', '_std', *(
+      f'_{name}' for name in outputs if len(outputs) > 1))
+  texts = [f'{key} {format_value(key, value, declared)}'
+           for key, value in row.items()
+           if key in declared or not key.endswith(hidden)]
+  shown = [text for text, end in zip(texts, itertools.accumulate(
+      len(text) + 2 for text in texts)) if end <= _MAX_LENGTH]
+  more = len(texts) - len(shown)
+  return f'step {step:,}: ' + ', '.join(shown) + f', and {more} more' * (
+      more > 0)
 
 
 def format_value(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
+import os
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from vit_jax.models import positions as positions_lib
 W = TypeVar('W', bound='Weights')
 _MAX_NAMES = 4  # Names of classes or arrays in a line.
 # Settings whose origin every load reports.
-REPORTED = ('mean', 'std', 'ops', 'labels', 'num_heads')
+REPORTED = ('mean', 'std', 'num_heads', 'ops', 'labels')
 GIVEN = 'given'  # Origin of settings that the caller sets.
 
 
@@ -129,8 +130,11 @@ def _summary(weights: Weights) -> Iterator[str]:
   for name, origin in weights.settings.items():
     if origin != GIVEN and name in values:
       groups.setdefault(origin, []).append(f'{name}={values[name]}')
-  for origin, texts in groups.items():
-    yield f'  {origin}: {", ".join(texts)}'
+  # Assumed settings first: a terminal shows the first lines.
+  for origin in sorted(groups, key=lambda text: text.startswith('declared')):
+    file = origin.rpartition(' ')[2]  # The first line has its folder.
+    yield (f'  {origin.removesuffix(file)}{os.path.basename(file)}: '
+           + ', '.join(groups[origin]))
   yield from (f'  {note}' for note in weights.notes)
 
 
@@ -138,12 +142,14 @@ def _values(weights: Weights) -> dict[str, Any]:
   """Returns the value of each setting that the model has."""
   preprocess, config = weights.preprocess, weights.config
   result: dict[str, Any] = {
-      'mean': preprocess.mean, 'std': preprocess.std,
+      **{name: value[0] if len({*value}) == 1 else value
+         for name, value in (('mean', preprocess.mean),
+                             ('std', preprocess.std))},
       'ops': preprocess.description}
-  if config.num_classes:
-    result['labels'] = shortened(preprocess.labels) or 'none'
   if heads := getattr(config, 'num_heads', 0):
     result['num_heads'] = heads
+  if config.num_classes:
+    result['labels'] = shortened(preprocess.labels) or 'none'
   return result
 
 

@@ -96,9 +96,10 @@ def test_a_run_declares_its_settings_unless_they_are_given(tmp_path):
   vit_jax.load(tmp_path / 'x', log=lines.append, std=0.25)
   assert lines[2:] == [
       '  declared by its config: mean=(0.485, 0.456, 0.406), '
+      'num_heads=2, '
       'ops=resize(shorter=40, method=bicubic, rounding=torchvision), '
       'central_crop(size=(32, 32), rounding=torchvision), '
-      'labels=a, b, c, d, ..., num_heads=2']
+      'labels=a, b, c, d, ...']
   assert given(vit_jax.load(
       tmp_path / 'x', log=None, ops=[{'op': 'resize'}])) == {'ops'}
 
