@@ -66,12 +66,12 @@ def test_every_parameter_of_either_model_is_reported():
       (10, WIDTH), (21, WIDTH))
   assert rows['head/dense/bias'].old_shape == (10,)
   assert rows['representation/dense/kernel'].new_shape is None
-  lines = adapt_lib.report(list(rows.values())).splitlines()
-  assert [line.split()[:2] for line in lines[:-1]] == [
+  counts, *lines = adapt_lib.report(list(rows.values()))
+  assert [line.split()[:2] for line in lines] == [
       ['new:', 'head/dense/bias'], ['new:', 'head/dense/kernel'],
       ['resized:', 'positions'], ['ignored:', 'representation/dense/kernel']]
   assert lines[2].endswith('(10, 6) -> (21, 6)')
-  assert lines[-1].strip() == '2 loaded, 1 resized, 2 new, 1 ignored'
+  assert counts == '2 loaded, 1 resized, 2 new, 1 ignored'
   assert tree.differences(target, adapted) == []
   np.testing.assert_array_equal(adapted['cls'], source['cls'])
   np.testing.assert_array_equal(

@@ -8,6 +8,7 @@ from etils import epath
 import jax
 import numpy as np
 
+from vit_jax import console
 from vit_jax import data
 from vit_jax import objectives
 from vit_jax import types
@@ -62,12 +63,14 @@ def start(
   params, rows = fit(
       experiment, weights, initial=multihost.fetch(experiment.random_params()))
   params = multihost.put(params, experiment.shardings.params)
-  notes = [*data.scale_notes(
-      experiment.config.data, weights.preprocess.value_scale),
-           _tokens_note(experiment.config, weights.resolution)]
-  return experiment.init_state(params), (
-      f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
-      + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes])))
+  counts, *others = adapt_lib.report(rows)
+  report = console.brief([
+      f'Starting from {paths.display(weights.address)} ({weights.kind}): '
+      + counts, *others])
+  return experiment.init_state(params), '\n'.join(filter(None, [
+      *report, matched, *data.scale_notes(
+          experiment.config.data, weights.preprocess.value_scale),
+      _tokens_note(experiment.config, weights.resolution)]))
 
 
 def _tokens_note(

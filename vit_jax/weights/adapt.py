@@ -254,7 +254,7 @@ def _with_positions(
       num_prefix=config.num_prefix))}
 
 
-def report(rows: Sequence[Row]) -> str:
+def report(rows: Sequence[Row]) -> list[str]:
   """Returns the counts, and a line for each parameter that is not loaded."""
   # The colon marks lines that terminals may wrap; see `console.wrap`.
   lines = [f'  {row.status + ":":9} {row.name} '
@@ -262,8 +262,8 @@ def report(rows: Sequence[Row]) -> str:
                          if shape is not None)
            for row in rows if row.status != 'loaded']
   counts = collections.Counter(row.status for row in rows)
-  return '\n'.join([*lines, '  ' + ', '.join(
-      f'{counts[status]} {status}' for status in typing.get_args(Status))])
+  return [', '.join(f'{counts[status]} {status}'
+                    for status in typing.get_args(Status)), *lines]
 
 
 def _matches(patterns: Sequence[str], name: str) -> bool:
