@@ -39,6 +39,12 @@ def replaced_by(
     raise better from error
 
 
+def within(where: str) -> contextlib.AbstractContextManager[None]:
+  """Puts the place of a mistake in front of a `UserError` of our own code."""
+  return replaced_by(lambda error: UserError(f'{where}: {error}') if (
+      isinstance(error, UserError)) else None)
+
+
 def naming(what: str) -> contextlib.AbstractContextManager[None]:
   """Replaces exceptions of a library by a `UserError` that names a file.
 

@@ -29,7 +29,7 @@ def read_json(path: epath.PathLike) -> dict[str, Any]:
   """
   try:
     found = parse_json(read_text(path))
-  except ValueError as error:
+  except UserError as error:
     raise UserError(f'{path} is not JSON: {error}') from error
   if not isinstance(found, dict):
     raise UserError(
@@ -48,6 +48,8 @@ def parse_json(text: str) -> Any:
     return _JSON.decode(text)
   except RecursionError as error:
     raise UserError('it is nested too deeply') from error
+  except ValueError as error:
+    raise UserError(str(error)) from error
 
 
 def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:

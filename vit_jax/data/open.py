@@ -97,7 +97,7 @@ def _open_splits(
         group=config.group, divided=config.divided_groups)
   try:
     return open_source.open_splits(config, source=source, whole=whole)
-  except (ValueError, OSError):
+  except (UserError, OSError):
     open_planned = registry.optional(registry.PLANNED)
     planned = open_planned(source or config.source) if (
         data_optional and open_planned) else None

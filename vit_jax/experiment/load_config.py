@@ -94,7 +94,7 @@ def load(
         stage = inherit(stage, _sections(model, open_weights(
             init.checkpoint, init.which, int(model.get('num_heads') or 0))))
       configs[name] = config_lib.resolve(stage)
-    except ValueError as error:
+    except UserError as error:
       where = ', '.join(filter(None, [
           config if isinstance(config, str) else '', name and f'stage {name}']))
       raise UserError(f'{where}: {error}' if where else str(error)) from error

@@ -46,7 +46,7 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   kind = record(merged['name'])
   try:
     config = schema.parse(kind, merged, where='model')
-  except ValueError:
+  except UserError:
     if (current := _current(merged)) == merged:
       raise
     return parse(current)

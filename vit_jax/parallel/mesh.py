@@ -128,10 +128,10 @@ def build(
   """
   devices = jax.devices() if devices is None else devices
   sizes = resolve(config, len(devices), num_params=num_params)
+  # Hosts with GPUs or CPUs also have slice indices, which do not matter.
+  slices = {getattr(device, 'slice_index', 0) for device in devices
+            if device.platform == 'tpu'}
   try:
-    # Hosts with GPUs or CPUs also have slice indices, which do not matter.
-    slices = {getattr(device, 'slice_index', 0) for device in devices
-              if device.platform == 'tpu'}
     if len(slices) > 1:
       raise UserError(f'the devices belong to {len(slices)} slices')
     # `jax.make_mesh` does not split sides of a slice, except on v5e, and so

@@ -28,6 +28,7 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import coordination
@@ -40,7 +41,7 @@ SUMMARY, CURVES, CARD = 'summary.json', 'curves.png', 'model_card.md'
 def read(path: epath.Path) -> dict[str, Any]:
   """Returns a summary or config; nothing if it is missing or damaged."""
   # Other errors of the file system do not say that it is missing.
-  with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
+  with contextlib.suppress(FileNotFoundError, NotADirectoryError, UserError):
     return untrusted.read_json(path)
   return {}
 

@@ -89,7 +89,7 @@ def read(
   declared = declared_lib.read_metadata(opened)
   if declared is None:
     return _build(found, params, _inferred(found, params, given), given)
-  with exceptions.naming(f'{declared.source} does not describe the weights'):
+  with exceptions.within(f'{declared.source} does not describe the weights'):
     return _build(found, params, dataclasses.replace(
         declared, config=given.change(declared.config)), given)
 

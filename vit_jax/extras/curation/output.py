@@ -197,7 +197,7 @@ def _thumbnail(
   """Returns an example's image with its label, split and key."""
   try:
     url = html_page.thumbnail(read(example), side=side)
-  except Exception:  # It changed since the scan.
+  except Exception:  # Of any library: it changed since the scan.
     url = ''
   lines = [*[example.label] * bool(example.label), example.split, example.key]
   return html_page.Thumbnail(

@@ -9,6 +9,7 @@ from typing import Any
 
 from flax import traverse_util
 
+from vit_jax import exceptions
 from vit_jax import schema
 from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
@@ -114,10 +115,8 @@ def plan(
     change = {**task}
     own = _parse_section({**raw, 'tasks': {}, **change.pop('sweep', {})},
                          where=f'sweep.tasks.{name}.sweep')
-    try:
+    with exceptions.within(f'sweep.tasks.{name}'):
       sweeps[name] = _plan(functools.partial(load, change), own)
-    except ValueError as error:
-      raise UserError(f'sweep.tasks.{name}: {error}') from error
   return sweeps
 
 
@@ -149,11 +148,9 @@ def _resolve_points(
   points = []
   for values in itertools.product(*section.grid.values()):
     chosen = [f'{field}={value}' for field, value in zip(section.grid, values)]
-    try:
+    with exceptions.within(f'sweep, at {", ".join(chosen)}'):
       config = load(chosen)
       development = development_split.development_config(config, section)
-    except ValueError as error:
-      raise UserError(f'sweep, at {", ".join(chosen)}: {error}') from error
     plain = traverse_util.flatten_dict(config_lib.to_plain(config), sep='.')
     # Some fields, such as model.variant, are not stored.
     resolved = {field: plain.get(field, value)
