@@ -171,3 +171,30 @@ def run_name(values: Mapping[str, Any]) -> str:
   name = re.sub(r'[^\w.,=+-]+', '-', text).strip('-')
   # File systems allow 255 bytes; a number may still come before the name.
   return name.encode()[:200].decode(errors='ignore')
+
+
+def parse_flags(flags: Sequence[str]) -> dict[str, tuple[schema.FlagText, ...]]:
+  """Returns values by field from texts such as 'data.mixup=0,0.2'."""
+  grid: dict[str, tuple[schema.FlagText, ...]] = {}
+  for flag in flags:
+    usage = '--grid takes section.key=value,value'
+    field, text = schema.parse_assignment(flag, usage=usage)
+    values = tuple(map(schema.FlagText, split_values(text)))
+    if not all(values):
+      raise UserError(f'{usage}, but got {flag!r}.')
+    if field in grid:
+      raise UserError(f'--grid names {field} twice.')
+    grid[field] = values
+  return grid
+
+
+def split_values(text: str) -> list[str]:
+  """Splits at commas outside brackets: '[1,2],3' gives two values."""
+  values, depth = [''], 0
+  for letter in text:
+    depth += (letter in '([{') - (letter in ')]}')
+    if letter == ',' and not depth:
+      values.append('')
+    else:
+      values[-1] += letter
+  return [value.strip() for value in values]
