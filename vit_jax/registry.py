@@ -74,9 +74,9 @@ OPTIMIZERS: Mapping[str, str] = {
 
 # `evals.NAME.name`: config records.
 EVALUATORS: Mapping[str, str] = {
-    'auto': 'vit_jax.evals.auto:AutoConfig',
+    'auto': 'vit_jax.evals.classification:AutoConfig',
     'classification': 'vit_jax.evals.classification:ClassificationConfig',
-    'multi_label': 'vit_jax.evals.multi_label:MultiLabelConfig',
+    'multi_label': 'vit_jax.evals.classification:MultiLabelConfig',
     'confusion': 'vit_jax.extras.diagnostics.confusion:ConfusionConfig',
     'calibration':
         'vit_jax.extras.diagnostics.calibration:CalibrationConfig',
