@@ -213,7 +213,7 @@ FLOPS = 'vit_jax.extras.plan.model_flops:per_image'
 # Finds the peak figures and cores of a device kind.
 HARDWARE = 'vit_jax.extras.plan.hardware:find'
 # Traces steps of a run.
-PROFILER = 'vit_jax.extras.plan.profiler:Profiler'
+PROFILER = 'vit_jax.extras.plan.profiler'
 # Other places that get the metrics of a run.
 TENSORBOARD = 'vit_jax.extras.tracking.tensorboard:TensorBoard'
 WANDB = 'vit_jax.extras.tracking.weights_and_biases:Run'
