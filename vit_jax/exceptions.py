@@ -40,9 +40,9 @@ def replaced_by(
 
 
 def within(where: str) -> contextlib.AbstractContextManager[None]:
-  """Puts the place of a mistake in front of a `UserError` of our own code."""
-  return replaced_by(lambda error: UserError(f'{where}: {error}') if (
-      isinstance(error, UserError)) else None)
+  """Puts `where`, unless it is empty, in front of a `UserError`."""
+  return replaced_by(lambda error: type(error)(f'{where}: {error}') if (
+      where and isinstance(error, UserError)) else None)
 
 
 def naming(what: str) -> contextlib.AbstractContextManager[None]:

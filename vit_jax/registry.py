@@ -14,6 +14,7 @@ import re
 import sys
 from typing import Any
 
+from vit_jax import exceptions
 from vit_jax.exceptions import UserError
 
 # Tables: names that a config or a flag can choose.
@@ -408,10 +409,8 @@ def find(
     if name not in names:
       check_name(name, available(names), what=what)
     return load(names[name])
-  try:
+  with exceptions.within(what):
     found = load(name)
-  except UserError as error:
-    raise type(error)(f'{what}: {error}') from error
   if kind and not (isinstance(found, type) and issubclass(found, kind)):
     raise UserError(
         f'{what} is {name!r}, which must be a class that extends '

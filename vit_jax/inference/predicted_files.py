@@ -100,8 +100,7 @@ class Table(NamedTuple):
 
 def table(
     model: model_lib.Model, records: Sequence[Record],
-    found: Mapping[str, Sequence[image_files.Labels]],
-) -> Table:
+    found: Mapping[str, Sequence[image_files.Labels]]) -> Table:
   """Returns all classes of one image, or the first ones of several.
 
   Args:
@@ -154,8 +153,7 @@ def _titles(columns: Sequence[str]) -> list[str]:
 
 def _record(
     path: str, labels: image_files.Labels, columns: Sequence[str],
-    result: Mapping[str, Any],
-) -> Record:
+    result: Mapping[str, Any]) -> Record:
   """Returns a record: its label is that of the only column, or all of them."""
   label = labels if len(columns) > 1 else next(iter(labels.values()), None)
   return {'path': path, **({'label': label} if labels else {}), **result}
@@ -200,8 +198,7 @@ def _writer(
 
     def write(
         record: Record, labels: image_files.Labels,
-        result: predictions.Result | None,
-    ) -> None:
+        result: predictions.Result | None) -> None:
       cells = [(name, '') for name in names] if not result else [
           *((name, record[name]) for name in ('correct',) if name in record),
           *_cells(result)]

@@ -71,8 +71,7 @@ def _is_vit(name: str) -> bool:
 
 
 def inherit(
-    section: Mapping[str, Any], source: Mapping[str, Any],
-) -> dict[str, Any]:
+    section: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
   """Completes a section with the architecture of a checkpoint.
 
   Keys that define what the parameters compute are inherited: dimensions,
@@ -103,8 +102,7 @@ def inherit(
 
 
 def with_dtype(
-    config: ModelConfig, devices: Sequence[jax.Device],
-) -> ModelConfig:
+    config: ModelConfig, devices: Sequence[jax.Device]) -> ModelConfig:
   """Returns the config with the dtype for `devices` in place of 'auto'."""
   if config.dtype != 'auto':
     return config
@@ -122,8 +120,7 @@ def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:
 
 
 def for_devices(
-    config: ModelConfig, devices: Sequence[jax.Device],
-) -> ModelConfig:
+    config: ModelConfig, devices: Sequence[jax.Device]) -> ModelConfig:
   """Returns the config with kernels that `devices` support.
 
   The model may be traced on other devices.

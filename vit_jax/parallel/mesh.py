@@ -116,8 +116,7 @@ def resolve(
 
 def build(
     config: MeshConfig, devices: Sequence[jax.Device] | None = None, *,
-    num_params: int | None = None,
-) -> jax.sharding.Mesh:
+    num_params: int | None = None) -> jax.sharding.Mesh:
   """Builds the mesh over `devices`, by default all devices.
 
   `num_params` is the number of parameters, which determines the preset.
@@ -151,8 +150,7 @@ def build(
 
 
 def describe(
-    config: MeshConfig, mesh: jax.sharding.Mesh, num_params: int,
-) -> str:
+    config: MeshConfig, mesh: jax.sharding.Mesh, num_params: int) -> str:
   """Formats the axes and the preset: 'data 8 x fsdp 8 x tensor 1 (...)'."""
   name = preset(config, num_params)
   uses_preset = config.fsdp is None or config.tensor is None

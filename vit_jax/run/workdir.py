@@ -48,8 +48,7 @@ def read(path: epath.Path) -> dict[str, Any]:
 
 def draw_curves(
     path: epath.Path, runs: Mapping[str, epath.Path],
-    declared: Iterable[metrics_lib.Metric],
-) -> None:
+    declared: Iterable[metrics_lib.Metric]) -> None:
   """Plots the metrics of workdirs by their names, by the leaf `figures`."""
   if draw := registry.optional(registry.CURVES):
     draw({name: writer_lib.read_rows(run) for name, run in runs.items()},
@@ -140,8 +139,7 @@ class Files:
 
   def write_card(
       self, experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
-      **origin: Any,
-  ) -> None:
+      **origin: Any) -> None:
     """Writes the model card of a finished run, by the leaf `cards`."""
     if self.is_active and (of_run := registry.optional(registry.CARD)):
       with self.explain_errors(CARD):
