@@ -72,3 +72,10 @@ def test_the_trunk_and_the_benchmarks_are_bounded():
   benchmarks = (ROOT / 'benchmarks').glob('*.py')
   assert 0 < sum(map(code_lines, benchmarks)) <= 1_200
   assert code_lines(ROOT / 'vit_jax' / 'models' / 'vit.py') <= 300
+
+
+def test_a_command_has_at_most_80_code_lines():
+  lines = {path: code_lines(path)
+           for path in (ROOT / 'vit_jax').rglob('commands/*.py')
+           if path.stem != 'arguments'}  # Flags of all commands.
+  assert lines and max(lines.values()) <= 80, lines

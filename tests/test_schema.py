@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 from vit_jax.schema import Duration
 from vit_jax.schema import FlagText
 
@@ -44,7 +45,7 @@ class Positive:
 
   def __post_init__(self):
     if self.value <= 0:
-      raise ValueError(f'value must be positive, got {self.value}.')
+      raise UserError(f'value must be positive, got {self.value}.')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,6 +39,12 @@ def replaced_by(
     raise better from error
 
 
+def within(where: str) -> contextlib.AbstractContextManager[None]:
+  """Puts `where`, unless it is empty, in front of a `UserError`."""
+  return replaced_by(lambda error: type(error)(f'{where}: {error}') if (
+      where and isinstance(error, UserError)) else None)
+
+
 def naming(what: str) -> contextlib.AbstractContextManager[None]:
   """Replaces exceptions of a library by a `UserError` that names a file.
 

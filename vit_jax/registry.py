@@ -14,6 +14,7 @@ import re
 import sys
 from typing import Any
 
+from vit_jax import exceptions
 from vit_jax.exceptions import UserError
 
 # Tables: names that a config or a flag can choose.
@@ -74,9 +75,9 @@ OPTIMIZERS: Mapping[str, str] = {
 
 # `evals.NAME.name`: config records.
 EVALUATORS: Mapping[str, str] = {
-    'auto': 'vit_jax.evals.auto:AutoConfig',
+    'auto': 'vit_jax.evals.classification:AutoConfig',
     'classification': 'vit_jax.evals.classification:ClassificationConfig',
-    'multi_label': 'vit_jax.evals.multi_label:MultiLabelConfig',
+    'multi_label': 'vit_jax.evals.classification:MultiLabelConfig',
     'confusion': 'vit_jax.extras.diagnostics.confusion:ConfusionConfig',
     'calibration':
         'vit_jax.extras.diagnostics.calibration:CalibrationConfig',
@@ -213,7 +214,7 @@ FLOPS = 'vit_jax.extras.plan.model_flops:per_image'
 # Finds the peak figures and cores of a device kind.
 HARDWARE = 'vit_jax.extras.plan.hardware:find'
 # Traces steps of a run.
-PROFILER = 'vit_jax.extras.plan.profiler:Profiler'
+PROFILER = 'vit_jax.extras.plan.profiler'
 # Other places that get the metrics of a run.
 TENSORBOARD = 'vit_jax.extras.tracking.tensorboard:TensorBoard'
 WANDB = 'vit_jax.extras.tracking.weights_and_biases:Run'
@@ -408,10 +409,8 @@ def find(
     if name not in names:
       check_name(name, available(names), what=what)
     return load(names[name])
-  try:
+  with exceptions.within(what):
     found = load(name)
-  except UserError as error:
-    raise type(error)(f'{what}: {error}') from error
   if kind and not (isinstance(found, type) and issubclass(found, kind)):
     raise UserError(
         f'{what} is {name!r}, which must be a class that extends '

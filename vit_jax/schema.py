@@ -16,6 +16,7 @@ import types
 import typing
 from typing import Any, TypeVar
 
+from vit_jax import exceptions
 from vit_jax import registry
 from vit_jax.exceptions import UserError
 
@@ -154,10 +155,8 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
   values = {
       key: convert(value, hints[key], where=f'{where}.{key}')
       for key, value in section.items()}
-  try:
+  with exceptions.within(where):
     return record(**values)
-  except ValueError as error:
-    raise UserError(f'{where}: {error}') from error
 
 
 def check_section(section: Any, *, where: str) -> Mapping[str, Any]:
@@ -216,7 +215,7 @@ def _convert_union(value: Any, options: Sequence[Any], *, where: str) -> Any:
   for option in ordered:
     try:
       return convert(value, option, where=where)
-    except ValueError as error:
+    except UserError as error:
       errors.append(error)
   # For a mapping, the error of the record among the options is most helpful.
   read = _read_flag(value, Any) if isinstance(value, FlagText) else value

@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 import numpy as np
 
+from vit_jax import exceptions
 from vit_jax.exceptions import UserError
 
 
@@ -27,10 +28,8 @@ def read_json(path: epath.PathLike) -> dict[str, Any]:
   Raises:
     UserError: if the file is not JSON, or not an object.
   """
-  try:
+  with exceptions.within(f'{path} is not JSON'):
     found = parse_json(read_text(path))
-  except ValueError as error:
-    raise UserError(f'{path} is not JSON: {error}') from error
   if not isinstance(found, dict):
     raise UserError(
         f'{path} must be a JSON object, but is {type(found).__name__}.')
@@ -48,6 +47,8 @@ def parse_json(text: str) -> Any:
     return _JSON.decode(text)
   except RecursionError as error:
     raise UserError('it is nested too deeply') from error
+  except ValueError as error:
+    raise UserError(str(error)) from error
 
 
 def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from vit_jax.experiment import log_config
+from vit_jax.experiment import config as config_lib
 from vit_jax.run import watchdog as watchdog_lib
 
 
@@ -23,7 +23,7 @@ def wait():
 
 def watch(wait, report_secs, end_secs, start_secs=0):
   return watchdog_lib.Watchdog(
-      log_config.LogConfig(stalled_secs=report_secs, hung_secs=end_secs,
+      config_lib.LogConfig(stalled_secs=report_secs, hung_secs=end_secs,
                            start_secs=start_secs),
       'starting', report=wait.texts.append, end=wait.statuses.append)
 

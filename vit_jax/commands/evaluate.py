@@ -22,7 +22,7 @@ with epy.lazy_imports():
   from etils import epath
 
   from vit_jax import console as console_lib
-  from vit_jax.experiment import log_config
+  from vit_jax.experiment import config as config_lib
   from vit_jax.run import evaluate_weights
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.weights import weights as weights_lib
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     args.workdir = os.path.join(args.workdir, args.stage)
   # The time limits of the run's config are not known yet.
   with watchdog_lib.Watchdog(
-      log_config.LogConfig(), 'finding the checkpoint'):
+      config_lib.LogConfig(), 'finding the checkpoint'):
     weights = _open(args)
     config = evaluate_weights.config_for(
         weights, args.config, evaluators=args.evaluators.split(','),

@@ -12,9 +12,6 @@ skipped; the exit status is then 1.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-import contextlib
-import os
 from typing import Any
 
 from etils import epy
@@ -25,12 +22,7 @@ from vit_jax.commands import arguments
 
 with epy.lazy_imports():
   from vit_jax import console as console_lib
-  from vit_jax import escape
-  from vit_jax.inference import model as model_lib
   from vit_jax.inference import predicted_files
-
-# Images and classes of each in the table; a file has all of them.
-_MAX_ROWS, _MAX_CLASSES = 50, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,43 +67,16 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       flip=args.flip, output=args.output, masks=args.masks, correct=correct,
       overwrite=args.overwrite)
   predicted = [record for record in records if 'error' not in record]
-  count = len({record['path'] for record in predicted})
+  table = predicted_files.table(model, predicted, found)
   if args.output:
     print(f'wrote {args.output}: '
           + console_lib.format_count(len(predicted), 'prediction'))
   if args.masks:
-    print(f'wrote {args.masks}: masks/ and overlays/ of '
-          + console_lib.format_count(count, 'image'))
-  title = console_lib.format_count(count, 'image')
-  _print(model, predicted, predicted_files.label_columns(found), title,
-         args.output or '--output=FILE.csv')
+    print(f'wrote {args.masks}: masks/ and overlays/ of {table.images}')
+  console_lib.table(table.title, table.headings, table.rows)
+  if table.limits:
+    print(f'At most {table.limits} are shown; '
+          f'{args.output or "--output=FILE.csv"} has all.')
   if correct:
     mistakes.report(predicted, args.mistakes, overwrite=args.overwrite)
   return progress.report(), records
-
-
-def _print(
-    model: model_lib.Model, predicted: Sequence[predicted_files.Record],
-    columns: Sequence[str], title: str, output: str,
-) -> None:
-  """Prints all classes of one image, or the first ones of several.
-
-  `output` is the file with all predictions.
-  """
-  folder, is_one = '', len(predicted) == 1
-  with contextlib.suppress(ValueError):  # Absolute and relative paths.
-    folder = os.path.commonpath(
-        [os.path.dirname(record['path']) for record in predicted])
-  if folder:
-    title += f' in {escape.line(folder)}'
-  if model.preprocess.activation == 'sigmoid':
-    title += ', independent class probabilities (sigmoid)'
-  console_lib.table(title, *predicted_files.table(
-      model, predicted[:_MAX_ROWS], columns, folder,
-      classes=None if is_one else _MAX_CLASSES))
-  limits = [f'{_MAX_ROWS} images'] * (len(predicted) > _MAX_ROWS)
-  if not is_one and 'predictions' in predicted[0] and (
-      model.config.num_classes > _MAX_CLASSES):
-    limits.append(f'{_MAX_CLASSES} classes')
-  if limits:
-    print(f'At most {" and ".join(limits)} are shown; {output} has all.')

@@ -141,6 +141,6 @@ def with_classes(
 
   Evaluators that use the head raise the error; others need not.
   """
-  with contextlib.suppress(ValueError):
+  with contextlib.suppress(UserError):
     return match_classes(dataset, classes, subset=subset)[0]
   return dataset

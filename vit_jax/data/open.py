@@ -24,8 +24,7 @@ _MAX_LABELS = 2**16
 def open_dataset(
     config: data_config.DataConfig, *, split: str | None = None,
     source: str | None = None, data_optional: bool = False,
-    labelled: bool = False,
-) -> dataset_lib.Dataset:
+    labelled: bool = False) -> dataset_lib.Dataset:
   """Opens a split; decodes no image.
 
   Reads all labels for `examples_per_class`, and of small parts of a split.
@@ -86,8 +85,7 @@ def open_dataset(
 
 def _open_splits(
     config: data_config.DataConfig, source: str | None, *, whole: bool,
-    data_optional: bool,
-) -> protocol.DatasetSplits:
+    data_optional: bool) -> protocol.DatasetSplits:
   """Opens the splits of a source, by default of those that are trained on."""
   if source is None and config.mixture:
     return mixture.mixer().unite(
@@ -97,7 +95,7 @@ def _open_splits(
         group=config.group, divided=config.divided_groups)
   try:
     return open_source.open_splits(config, source=source, whole=whole)
-  except (ValueError, OSError):
+  except (UserError, OSError):
     open_planned = registry.optional(registry.PLANNED)
     planned = open_planned(source or config.source) if (
         data_optional and open_planned) else None

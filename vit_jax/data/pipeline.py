@@ -148,7 +148,7 @@ def _secs_per_example(load: examples.LoadExample) -> float:
   times = [time.perf_counter()]
   count = load.dataset.num_examples
   for index in range(0, count, max(1, count // _TIMED_EXAMPLES)):
-    with contextlib.suppress(ValueError):  # Unreadable: reported when used.
+    with contextlib.suppress(UserError):  # Unreadable: reported when used.
       load.image(index)
     times.append(time.perf_counter())
     if times[-1] - times[0] > _TIMED_SECS:

@@ -67,11 +67,3 @@ def renumber(
         (renumber(part, numbers, name), chosen)
         for part, chosen in source.parts))
   return Renumbered(source, numbers, name)
-
-
-def unwrap(source: protocol.Source) -> tuple[str, protocol.Source]:
-  """Returns the name of a source in a mixture or '', and the source itself."""
-  name = ''
-  while isinstance(source, Renumbered):
-    name, source = source.name or name, source.source
-  return name, source

@@ -23,12 +23,37 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.data.splits import split_strings
 from vit_jax.exceptions import UserError
 from vit_jax.experiment import config_file
-from vit_jax.experiment import log_config
 from vit_jax.models import factory
 from vit_jax.models import lora_config
 from vit_jax.models import model_config
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class LogConfig:
+  """Section `log`.
+
+  Attributes:
+    every: interval at which training metrics are averaged and written; 'auto'
+      is 50 steps, or a tenth of a shorter run.
+    stalled_secs: if no step ends for this long, each process reports its stack;
+      0 for never.
+    hung_secs: if no step ends for this long, the run exits with status 76, to
+      be restarted; 0 for never.
+    start_secs: the same limit for each phase of the start: opening the data,
+      restoring a checkpoint, compiling the step.
+    wandb: whether to also write metrics to Weights & Biases (`pip install
+      wandb`), under an id that depends on the workdir.
+  """
+  every: schema.Duration | Literal['auto'] = 'auto'
+  stalled_secs: float = 300.0
+  hung_secs: float = 1800.0
+  start_secs: float = 7200.0
+  wandb: bool = False
+
+  def __post_init__(self):
+    fields.check_range(self, 'stalled_secs', 'hung_secs', 'start_secs')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +80,7 @@ class Config:
   lora: lora_config.LoraConfig
   checkpoint: fields.Free[checkpoint_config.CheckpointConfig]
   mesh: fields.Free[mesh.MeshConfig]
-  log: fields.Free[log_config.LogConfig]
+  log: fields.Free[LogConfig]
   card: fields.Free[Any]  # A record of the leaf `cards`.
   accumulation: fields.Free[int | Literal['auto']] = 'auto'
   averaging: float | None = None

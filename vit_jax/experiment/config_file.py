@@ -88,7 +88,7 @@ def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
         f'{", ".join(parameters) or "none"})')
     try:
       schema.check_name(name, list(parameters), what=f'argument of {path}')
-    except ValueError as error:
+    except UserError as error:
       raise UserError(
           f'{error} Values of the config are set by flags, such as --steps, '
           '--epochs, --lr or --config.SECTION.KEY.') from error

@@ -12,6 +12,7 @@ from typing import Any
 from vit_jax import console
 from vit_jax import data
 from vit_jax import escape
+from vit_jax import exceptions
 from vit_jax import fields
 from vit_jax import registry
 from vit_jax import schema
@@ -81,7 +82,9 @@ def load(
         config_lib.override(stage, override)
   configs: dict[str, config_lib.Config] = {}
   for name, stage in config_file.order_stages(merged).items():
-    try:
+    where = ', '.join(filter(None, [
+        config if isinstance(config, str) else '', name and f'stage {name}']))
+    with exceptions.within(where):
       model = stage.get('model')
       if isinstance(model, Mapping) and 'patch_sizes' in model:
         registry.load(registry.EARLIER).check_training(model)
@@ -94,10 +97,6 @@ def load(
         stage = inherit(stage, _sections(model, open_weights(
             init.checkpoint, init.which, int(model.get('num_heads') or 0))))
       configs[name] = config_lib.resolve(stage)
-    except ValueError as error:
-      where = ', '.join(filter(None, [
-          config if isinstance(config, str) else '', name and f'stage {name}']))
-      raise UserError(f'{where}: {error}' if where else str(error)) from error
   return configs
 
 
@@ -149,8 +148,7 @@ def inherit(
 
 def _print_differences(
     section: Mapping[str, Any], ours: factory.ModelConfig,
-    theirs: factory.ModelConfig,
-) -> None:
+    theirs: factory.ModelConfig) -> None:
   """Prints settings of a variant that differ in the initial weights.
 
   Dimensions are left out: the shapes of arrays are compared with them.
@@ -169,8 +167,7 @@ def _print_differences(
 
 def load_one(
     config: Source, overrides: Sequence[str] = (), *, stage: str = '',
-    **options: Any,
-) -> config_lib.Config:
+    **options: Any) -> config_lib.Config:
   """Loads the config of a stage, or the only config of a file; see `load`.
 
   Raises:

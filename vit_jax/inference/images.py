@@ -17,6 +17,7 @@ from jaxtyping import Float
 import numpy as np
 from PIL import Image
 
+from vit_jax import exceptions
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
@@ -87,7 +88,7 @@ def batches(
     size: images per batch.
     on_error: called with each unreadable image; None raises as `read` does.
   """
-  errors = () if on_error is None else (OSError, ValueError, MemoryError)
+  errors = () if on_error is None else (OSError, UserError, MemoryError)
   for readable, failed in decode.read_chunks(
       images, lambda image: read(image, preprocess), size=size, errors=errors):
     for image, error in failed:
@@ -140,10 +141,8 @@ def open_image(
       decode.decode, channels=channels, dtype=preprocess.pixel_dtype)
   if isinstance(image, (str, os.PathLike)):
     data = epath.Path(image).read_bytes()
-    try:
+    with exceptions.within(str(image)):
       return read(data)
-    except ValueError as error:
-      raise UserError(f'{image}: {error}') from error
   if isinstance(image, Image.Image):
     return read(image)
   pixels = np.asarray(image)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 import csv
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from vit_jax import atomic_files
 from vit_jax import console
@@ -15,6 +15,7 @@ from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
 
 _SEPARATOR = '|'  # Of several predicted classes, as in tables of labels.
+_MAX_ROWS, _MAX_CLASSES = 50, 2  # Of a table; a file has all.
 _MAX_LETTERS = 30  # Of a name, so that rows fit 80 columns.
 
 # JSON values of an image and of a row of a table: `path`, `label`, `correct`
@@ -83,19 +84,44 @@ def label_columns(
       name for rows in found.values() for labels in rows for name in labels))
 
 
+class Table(NamedTuple):
+  """A table of predictions for the terminal.
+
+  Attributes:
+    images: number of images, as text.
+    limits: what is shown if not all is: '50 images and 2 classes'; else ''.
+  """
+  images: str
+  title: str
+  headings: list[str]
+  rows: list[list[Any]]
+  limits: str
+
+
 def table(
-    model: model_lib.Model, records: Sequence[Record], columns: Sequence[str],
-    folder: str, *, classes: int | None,
-) -> tuple[list[str], list[list[Any]]]:
-  """Returns the headings and rows of a table of predictions.
+    model: model_lib.Model, records: Sequence[Record],
+    found: Mapping[str, Sequence[image_files.Labels]]) -> Table:
+  """Returns all classes of one image, or the first ones of several.
 
   Args:
-    model: the model that made them.
+    model: the model that made the predictions.
     records: predictions, without errors.
-    columns: label columns of the tables of images.
-    folder: common folder of the images.
-    classes: largest number of classes of each; None for all.
+    found: labels of each image by its path.
   """
+  columns, folder, classes = label_columns(found), '', None
+  with contextlib.suppress(ValueError):  # Absolute and relative paths.
+    folder = os.path.commonpath(
+        [os.path.dirname(record['path']) for record in records])
+  images = console.format_count(
+      len({record['path'] for record in records}), 'image')
+  title = images + f' in {escape.line(folder)}' * bool(folder)
+  if model.preprocess.activation == 'sigmoid':
+    title += ', independent class probabilities (sigmoid)'
+  limits = [f'{_MAX_ROWS} images'] * (len(records) > _MAX_ROWS)
+  if len(records) > 1:
+    classes = _MAX_CLASSES
+    limits += [f'{classes} classes'] * (
+        'predictions' in records[0] and model.config.num_classes > classes)
   # Without thresholds, the first class is the decision.
   decides = bool(model.thresholds)
   headings = ['image', *_titles(columns), *['decision'] * decides, *(
@@ -103,7 +129,7 @@ def table(
           'class', 'share of pixels' if model.has_decoder else 'probability',
           *['threshold'] * decides))]
   rows: list[list[Any]] = []
-  for record in records:
+  for record in records[:_MAX_ROWS]:
     path, label = record['path'], record.get('label', {})
     start = [os.path.relpath(path, folder) if folder else path, *(
         label.get(name, '') if isinstance(label, Mapping) else label
@@ -117,7 +143,7 @@ def table(
         console.format_percent(value, digits=1) for value in (
             p['probability'], *model.thresholds[p['index']:p['index'] + 1]))]
              for p in record.get('predictions', ())[:classes]]
-  return headings, rows
+  return Table(images, title, headings, rows, ' and '.join(limits))
 
 
 def _titles(columns: Sequence[str]) -> list[str]:
@@ -127,8 +153,7 @@ def _titles(columns: Sequence[str]) -> list[str]:
 
 def _record(
     path: str, labels: image_files.Labels, columns: Sequence[str],
-    result: Mapping[str, Any],
-) -> Record:
+    result: Mapping[str, Any]) -> Record:
   """Returns a record: its label is that of the only column, or all of them."""
   label = labels if len(columns) > 1 else next(iter(labels.values()), None)
   return {'path': path, **({'label': label} if labels else {}), **result}
@@ -173,8 +198,7 @@ def _writer(
 
     def write(
         record: Record, labels: image_files.Labels,
-        result: predictions.Result | None,
-    ) -> None:
+        result: predictions.Result | None) -> None:
       cells = [(name, '') for name in names] if not result else [
           *((name, record[name]) for name in ('correct',) if name in record),
           *_cells(result)]

@@ -46,7 +46,7 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   kind = record(merged['name'])
   try:
     config = schema.parse(kind, merged, where='model')
-  except ValueError:
+  except UserError:
     if (current := _current(merged)) == merged:
       raise
     return parse(current)
@@ -71,8 +71,7 @@ def _is_vit(name: str) -> bool:
 
 
 def inherit(
-    section: Mapping[str, Any], source: Mapping[str, Any],
-) -> dict[str, Any]:
+    section: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
   """Completes a section with the architecture of a checkpoint.
 
   Keys that define what the parameters compute are inherited: dimensions,
@@ -129,8 +128,7 @@ def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:
 
 
 def for_devices(
-    config: ModelConfig, devices: Sequence[jax.Device],
-) -> ModelConfig:
+    config: ModelConfig, devices: Sequence[jax.Device]) -> ModelConfig:
   """Returns the config with kernels that `devices` support.
 
   The model may be traced on other devices.

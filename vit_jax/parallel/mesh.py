@@ -116,8 +116,7 @@ def resolve(
 
 def build(
     config: MeshConfig, devices: Sequence[jax.Device] | None = None, *,
-    num_params: int | None = None,
-) -> jax.sharding.Mesh:
+    num_params: int | None = None) -> jax.sharding.Mesh:
   """Builds the mesh over `devices`, by default all devices.
 
   `num_params` is the number of parameters, which determines the preset.
@@ -128,10 +127,10 @@ def build(
   """
   devices = jax.devices() if devices is None else devices
   sizes = resolve(config, len(devices), num_params=num_params)
+  # Hosts with GPUs or CPUs also have slice indices, which do not matter.
+  slices = {getattr(device, 'slice_index', 0) for device in devices
+            if device.platform == 'tpu'}
   try:
-    # Hosts with GPUs or CPUs also have slice indices, which do not matter.
-    slices = {getattr(device, 'slice_index', 0) for device in devices
-              if device.platform == 'tpu'}
     if len(slices) > 1:
       raise UserError(f'the devices belong to {len(slices)} slices')
     # `jax.make_mesh` does not split sides of a slice, except on v5e, and so
@@ -151,8 +150,7 @@ def build(
 
 
 def describe(
-    config: MeshConfig, mesh: jax.sharding.Mesh, num_params: int,
-) -> str:
+    config: MeshConfig, mesh: jax.sharding.Mesh, num_params: int) -> str:
   """Formats the axes and the preset: 'data 8 x fsdp 8 x tensor 1 (...)'."""
   name = preset(config, num_params)
   uses_preset = config.fsdp is None or config.tensor is None

@@ -116,7 +116,7 @@ class _Run:
       self, start: restore.Start, free_bytes: int | None, profile_steps: int,
   ) -> None:
     """Compiles the step, opens the files and describes the run."""
-    self._profiler = registry.load(registry.PROFILER)(
+    self._profiler = registry.load(registry.PROFILER).Profiler(
         self._files.path / 'profile', first=self._step,
         last=self._experiment.total_steps, steps=profile_steps,
     ) if profile_steps else None

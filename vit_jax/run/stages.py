@@ -41,6 +41,8 @@ def train(
   stages = load_config.load(specification, overrides)
   if any(config.log.wandb for config in stages.values()):
     registry.load(registry.WANDB).check()
+  if profile_steps:
+    registry.load(registry.PROFILER).check(workdir)
   summaries: dict[str, Any] = {}
   declared: dict[str, metrics_lib.Metric] = {}
   # All stages are built first, so that errors in any of them appear at once.

@@ -15,7 +15,7 @@ import traceback
 
 import jax
 
-from vit_jax.experiment import log_config
+from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import coordination
 
 # A run that hung can be restarted like one that lost other processes.
@@ -42,7 +42,7 @@ class Watchdog:
     report: receives the report.
     end: ends the process with an exit status.
   """
-  log: log_config.LogConfig
+  log: config_lib.LogConfig
   activity: str
   report: Callable[[str], object] = lambda text: print(
       text, file=sys.stderr, flush=True)

@@ -28,6 +28,7 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import coordination
@@ -40,15 +41,14 @@ SUMMARY, CURVES, CARD = 'summary.json', 'curves.png', 'model_card.md'
 def read(path: epath.Path) -> dict[str, Any]:
   """Returns a summary or config; nothing if it is missing or damaged."""
   # Other errors of the file system do not say that it is missing.
-  with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
+  with contextlib.suppress(FileNotFoundError, NotADirectoryError, UserError):
     return untrusted.read_json(path)
   return {}
 
 
 def draw_curves(
     path: epath.Path, runs: Mapping[str, epath.Path],
-    declared: Iterable[metrics_lib.Metric],
-) -> None:
+    declared: Iterable[metrics_lib.Metric]) -> None:
   """Plots the metrics of workdirs by their names, by the leaf `figures`."""
   if draw := registry.optional(registry.CURVES):
     draw({name: writer_lib.read_rows(run) for name, run in runs.items()},
@@ -139,8 +139,7 @@ class Files:
 
   def write_card(
       self, experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
-      **origin: Any,
-  ) -> None:
+      **origin: Any) -> None:
     """Writes the model card of a finished run, by the leaf `cards`."""
     if self.is_active and (of_run := registry.optional(registry.CARD)):
       with self.explain_errors(CARD):

@@ -124,7 +124,7 @@ def _fetch_settings(url: str, path: pathlib.Path) -> None:
     untrusted.read_json(path)
   except FileNotFoundError:
     pass
-  except (OSError, ValueError) as error:
+  except (OSError, UserError) as error:
     path.unlink(missing_ok=True)
     raise UserFileError(
         f'{url} cannot be read: {error} It may hold the settings of the .npz '
@@ -168,7 +168,7 @@ def check(path: pathlib.Path, *, url: str, sha256: str = '') -> str:
       raise UserError(
           f'{path} has SHA-256 {found}, but {sha256} was expected. If the next '
           'download has it, too, do not use the file.')
-  except ValueError as error:
+  except UserError as error:
     path.unlink(missing_ok=True)  # Another process may be first.
     raise UserError(
         f'{url} was discarded, and the next call downloads it again: '

@@ -74,7 +74,7 @@ def _open_file(
   try:
     if not path.is_dir():
       return published.read(npz.open_file(path), overrides)
-  except ValueError as error:
+  except UserError as error:
     problem = str(error)
   # Other models have such names, too, so that the zoo decides.
   if foreign := registry.optional(registry.FOREIGN):

@@ -89,7 +89,7 @@ def read(
   declared = declared_lib.read_metadata(opened)
   if declared is None:
     return _build(found, params, _inferred(found, params, given), given)
-  with exceptions.naming(f'{declared.source} does not describe the weights'):
+  with exceptions.within(f'{declared.source} does not describe the weights'):
     return _build(found, params, dataclasses.replace(
         declared, config=given.change(declared.config)), given)
 
@@ -154,8 +154,7 @@ def _build(
 
 def _inferred(
     found: _Found, params: Mapping[str, np.ndarray],
-    given: overrides_lib.Overrides,
-) -> declared_lib.Declared:
+    given: overrides_lib.Overrides) -> declared_lib.Declared:
   """Returns the settings of a file without our metadata."""
   config = _config(found.family, params, given.model)
   resolution = _resolution(config, params, given.preprocess.get('resolution'))
@@ -169,8 +168,7 @@ def _inferred(
 
 def _config(
     family: published_names.Family, params: Mapping[str, np.ndarray],
-    given: Mapping[str, Any],
-) -> model_config.ModelConfig:
+    given: Mapping[str, Any]) -> model_config.ModelConfig:
   """Returns the model config of the arrays, with the settings of the caller."""
   section = {**family.settings, 'num_classes': inferred.num_classes(params)}
   if family.settings.get('name') != 'resnet':
@@ -196,8 +194,7 @@ def _config(
 
 def _resolution(
     config: Any, params: Mapping[str, np.ndarray],
-    requested: tuple[int, int] | None,
-) -> tuple[int, int]:
+    requested: tuple[int, int] | None) -> tuple[int, int]:
   """Returns the image size of the position embeddings.
 
   Raises:

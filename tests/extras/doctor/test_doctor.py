@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from vit_jax.extras.doctor import checks
 from vit_jax.extras.doctor.commands import doctor
 
 
@@ -28,27 +29,27 @@ def test_a_working_machine_can_train(capsys):
 def test_versions_are_compared_with_the_requirements(
     version, status, monkeypatch):
   monkeypatch.setattr(
-      doctor.importlib.metadata, 'distributions', lambda name: [
+      checks.importlib.metadata, 'distributions', lambda name: [
           types.SimpleNamespace(version=version)] * (version is not None))
-  _, check = doctor.check_packages(['jax[cpu]>=0.10,<0.13'])
+  _, check = checks.check_packages(['jax[cpu]>=0.10,<0.13'])
   assert check.status == status
   assert ('pip install -r' in check.remedy) == (status != 'ok')
 
 
 def test_an_installed_package_names_its_own_requirements(
     monkeypatch, tmp_path):
-  monkeypatch.setattr(doctor, 'ROOT', tmp_path)
-  monkeypatch.setattr(doctor.importlib.metadata, 'requires', lambda name: [
+  monkeypatch.setattr(checks, 'ROOT', tmp_path)
+  monkeypatch.setattr(checks.importlib.metadata, 'requires', lambda name: [
       'jax<0.13,>=0.10', 'torch; extra == "weights"'])
-  assert doctor.find_requirements() == ['jax<0.13,>=0.10']
+  assert checks.find_requirements() == ['jax<0.13,>=0.10']
   monkeypatch.setattr(
-      doctor.importlib.metadata, 'distributions', lambda name: [])
-  check = doctor.check_packages(['jax<0.13,>=0.10'])[1]
+      checks.importlib.metadata, 'distributions', lambda name: [])
+  check = checks.check_packages(['jax<0.13,>=0.10'])[1]
   assert check.remedy.endswith("pip install 'jax<0.13,>=0.10'")
 
 
 def test_an_unused_gpu_is_a_warning():
-  check = doctor.check_devices(has_gpu=True)[-1]
+  check = checks.check_devices(has_gpu=True)[-1]
   assert (check.name, check.status) == ('gpu', 'WARN')
   assert 'requirements-gpu.txt' in check.remedy
 
@@ -58,7 +59,7 @@ def test_a_failing_device_is_reported_without_traceback(monkeypatch):
 
   monkeypatch.setattr(jax.lax, 'conv', mock.Mock(
       side_effect=RuntimeError('DNN library is not found.\nmore')))
-  check, = doctor.check_devices(has_gpu=True)
+  check, = checks.check_devices(has_gpu=True)
   assert check.status == 'FAIL'
   assert check.found == 'fails: DNN library is not found.'
   assert 'XLA_CLIENT_MEM_FRACTION' in check.remedy
@@ -70,7 +71,7 @@ def test_doctor_runs_with_the_standard_library_only():
           'from vit_jax.extras.doctor.commands import doctor; '
           'sys.exit(doctor.run(argparse.Namespace())[0])')
   result = subprocess.run(
-      [sys.executable, '-S', '-c', code], cwd=doctor.ROOT,
+      [sys.executable, '-S', '-c', code], cwd=checks.ROOT,
       env={'PYTHONPATH': ''}, capture_output=True, text=True, check=False)
   assert result.returncode == 1, result.stderr
   assert 'FAIL  jax ' in result.stdout
@@ -87,10 +88,10 @@ def test_every_package_that_vit_jax_imports_is_required():
       'tensorflow', 'torch', 'libtpu', 'apache_beam', 'wandb'}
   required = {
       re.match(r'[\w.-]+', line)[0].lower().replace('-', '_')
-      for line in (doctor.ROOT / 'requirements.txt').read_text().splitlines()
+      for line in (checks.ROOT / 'requirements.txt').read_text().splitlines()
       if re.match(r'\w', line)}
   imported = set()
-  for path in pathlib.Path(doctor.ROOT, 'vit_jax').rglob('*.py'):
+  for path in pathlib.Path(checks.ROOT, 'vit_jax').rglob('*.py'):
     for node in ast.walk(ast.parse(path.read_text())):
       if isinstance(node, ast.Import):
         imported |= {alias.name.split('.')[0] for alias in node.names}

@@ -21,3 +21,10 @@ def test_a_hub_without_network_is_an_error_that_names_the_model(monkeypatch):
 def test_an_address_without_a_user_is_an_error():
   with pytest.raises(ValueError, match='hf://user/model.*but is hf://model'):
     download.fetch('hf://model')
+
+
+def test_an_error_of_our_own_code_is_not_one_of_the_connection(monkeypatch):
+  monkeypatch.setattr(
+      huggingface_hub, 'list_repo_files', mock.Mock(return_value=[None]))
+  with pytest.raises(AttributeError):
+    download.fetch('hf://user/model')

@@ -1,10 +1,15 @@
 """The profiler traces the requested steps."""
 
+from unittest import mock
+
 from etils import epath
 import jax
 import jax.numpy as jnp
 import pytest
 
+from tests import toy
+from vit_jax import __main__ as main
+from vit_jax.experiment import build as build_lib
 from vit_jax.extras.plan import profiler as profiler_lib
 
 
@@ -41,3 +46,13 @@ def test_the_trace_covers_the_requested_steps(
     monkeypatch, first, last, steps, calls):
   assert Recorder(monkeypatch).run(
       first=first, last=last, steps=steps) == calls
+
+
+def test_a_bucket_is_refused_before_the_data_are_opened(
+    tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(
+      build_lib, 'build', mock.Mock(side_effect=AssertionError))
+  file = toy.write(tmp_path / 'toy.py')
+  assert main.main(['train', f'--config={file}', '--workdir=gs://bucket/run',
+                    '--profile=2']) == 2
+  assert '--profile needs a local workdir' in capsys.readouterr().err

@@ -13,7 +13,7 @@ from tests import random_models
 from vit_jax import __main__ as main
 from vit_jax.extras.serve import export
 from vit_jax.extras.serve import quantize
-from vit_jax.extras.serve.commands import export as export_command
+from vit_jax.extras.serve import settings as settings_lib
 from vit_jax.inference import image_files
 
 VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
@@ -186,7 +186,7 @@ def test_an_export_that_differs_is_removed(tmp_path, capsys, monkeypatch):
     ([''], ('None', 'b'), -1), ([], ('a', 'b'), 0),
     (['b', 'b'], ('a', 'b'), 1)])
 def test_labels_are_read_as_in_training(cells, names, expected):
-  assert export_command._class_of(
+  assert quantize.class_of(
       'a/x.png', [{'label': cell} for cell in cells], names) == expected
 
 
@@ -208,7 +208,7 @@ def test_an_int8_export_is_compared_with_float32(
     return json.loads((tmp_path / f'{output}.figures').read_text())
 
   # A warning for any model, since none gains a point.
-  monkeypatch.setattr(export_command, 'MAX_LOSS', -2.0)
+  monkeypatch.setattr(settings_lib, 'MAX_LOSS', -2.0)
   figures = export_int8('model.onnx')
   printed = capsys.readouterr().out
   images = random_images(64)
@@ -217,7 +217,7 @@ def test_an_int8_export_is_compared_with_float32(
   assert 1e-6 < difference < 0.2 * np.ptp(np.asarray(model(images)['logits']))
   assert figures['int8']['mebibytes'] < 0.8 * figures['float32']['mebibytes']
   paths = sorted(map(str, folder.rglob('*.png')))
-  _, found = export_command._read(
+  _, found = export.read_images(
       model, paths, image_files.ReadProgress(len(paths)))
   labels = np.repeat(range(3), [14, 13, 13])
   assert figures['float32']['accuracy'] == pytest.approx(
@@ -241,7 +241,7 @@ def test_an_int8_export_is_compared_with_float32(
     (math.nan, math.nan, True, 'of the variance')])
 def test_an_int8_export_that_loses_much_is_a_warning(
     lost, agreement, numbers, words):
-  found = export_command._loss(lost, agreement, numbers=numbers)
+  found = quantize.loss(lost, agreement, numbers=numbers)
   assert words in found and bool(found) == bool(words)
 
 

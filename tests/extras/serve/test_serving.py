@@ -30,7 +30,7 @@ from vit_jax import __main__ as main
 from vit_jax import registry
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.images import resize as resize_lib
-from vit_jax.extras.serve.commands import export as export_command
+from vit_jax.extras.serve import export_files
 from vit_jax.inference import images as images_lib
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -204,11 +204,11 @@ def test_the_server_is_exported_for_the_models_that_it_can_serve(
   path = tmp_path / 'model.json'
   path.write_text(json.dumps(preprocessing_lib.to_plain(record)))
   if not message:
-    export_command._check_server(record)
+    export_files.check_server(record)
     assert preprocess.read_settings(path) == json.loads(path.read_text())
     return
   with pytest.raises(ValueError, match=message):
-    export_command._check_server(record)
+    export_files.check_server(record)
   with pytest.raises(ValueError):
     preprocess.read_settings(path)
 

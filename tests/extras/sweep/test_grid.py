@@ -16,7 +16,6 @@ from vit_jax.extras.sweep import config as sweep_config
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import soup
 from vit_jax.extras.sweep import sweep as sweep_lib
-from vit_jax.extras.sweep.commands import sweep as command
 from vit_jax.weights import open as open_lib
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -146,7 +145,8 @@ def test_a_run_joins_a_greedy_soup_only_if_it_is_not_worse():
     (['model.width=8,16'], 'model.width is 8 in the run width=8 and 16 in'),
     (['data.resolution=8,16'], 'data.resolution is')])
 def test_runs_of_different_architectures_are_not_averaged(file, grid, words):
-  sweep = grid_lib.plan(file, grid=command.parse_grid(grid), soup='greedy')['']
+  sweep = grid_lib.plan(
+      file, grid=grid_lib.parse_flags(grid), soup='greedy')['']
   with pytest.raises(ValueError, match=words):
     soup.check(sweep)
 

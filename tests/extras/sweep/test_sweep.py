@@ -14,7 +14,6 @@ from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import sweep as sweep_lib
-from vit_jax.extras.sweep.commands import sweep as command
 from vit_jax.inference import load as load_lib
 from vit_jax.run import signals
 
@@ -122,7 +121,7 @@ def test_another_sweep_in_the_same_folder_is_an_error(swept, file, capsys):
 
 def plan(file, *overrides, grid=(), **section):
   return grid_lib.plan(
-      file, overrides, grid=command.parse_grid(list(grid)), **section)['']
+      file, overrides, grid=grid_lib.parse_flags(list(grid)), **section)['']
 
 
 def test_only_lost_runs_are_repeated(file, tmp_path, training):
@@ -206,7 +205,7 @@ def test_several_fields_give_all_combinations(file):
 
 
 def test_values_may_contain_commas_in_brackets():
-  assert command.split_values('[1, 2],3,{"a": (4, 5)}') == [
+  assert grid_lib.split_values('[1, 2],3,{"a": (4, 5)}') == [
       '[1, 2]', '3', '{"a": (4, 5)}']
 
 

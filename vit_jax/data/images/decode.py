@@ -106,12 +106,12 @@ def load_array(
   """
   try:
     array = untrusted.parse_npy(data)
-    height, width = (*array.shape, 1, 1)[:2]
-    image_file.check_pixels((width, height), max_pixels)
-    return array
   except Exception as error:
     raise UserError(
         f'not a readable .npy file: {error} ({len(data)} bytes)') from error
+  height, width = (*array.shape, 1, 1)[:2]
+  image_file.check_pixels((width, height), max_pixels)
+  return array
 
 
 def read_chunks(

@@ -1,11 +1,12 @@
-"""Reads image files, or raises one ValueError for all that Pillow may raise.
+"""Reads image files, or raises one UserError for all that Pillow may raise.
 
 Only `FORMATS` are opened, at most `max_pixels` and Pillow's own limits apply,
 and truncated files are errors. A crafted file can still take much time and
 memory: the server in docs/serving, which uses this module, decodes in a process
 with limits.
 
-This module needs NumPy and Pillow only.
+This module needs NumPy and Pillow only: without vit_jax, the error is a
+ValueError.
 """
 
 import contextlib
@@ -19,7 +20,10 @@ from PIL import ImageFile
 from PIL import ImageOps
 from PIL import JpegImagePlugin
 
-from vit_jax.exceptions import UserError
+try:
+  from vit_jax.exceptions import UserError
+except ImportError:  # Beside the exported server.
+  UserError = ValueError  # type: ignore[misc, assignment]
 
 # 8192 x 8192: larger than photographs of public datasets and of most cameras.
 MAX_PIXELS = 2**26

@@ -117,7 +117,7 @@ def open_path(
     reason = error
   try:
     opened = _open_path(name, dataclasses.replace(config, target='none'))
-  except ValueError:  # There are no images either.
+  except UserError:  # There are no images either.
     raise reason from None
   return dataclasses.replace(opened, no_labels=str(reason))
 

@@ -228,7 +228,7 @@ def _is_unlabelled(source: protocol.Source, *, every: bool) -> bool:
   try:
     return len(source) > 0 and all(
         np.all((label == -1) | (label != label)) for label in labels)
-  except (OSError, ValueError):  # Damaged: reported when it is used.
+  except (OSError, UserError):  # Damaged: reported when it is used.
     return False
 
 
@@ -271,7 +271,7 @@ def _targets(text: str | None, label: str, count: int) -> tuple[str, ...]:
   """
   try:
     names = untrusted.parse_json(text or '')
-  except ValueError:
+  except UserError:
     names = None
   if isinstance(names, list) and len(names) == count:
     return tuple(map(str, names))

@@ -21,6 +21,7 @@ import numpy as np
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import renumbered
 from vit_jax.data.sources import files
+from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
@@ -111,7 +112,7 @@ def of_dataset(
   """
   count = len(dataset)
   leaves = list(split_strings.leaves(dataset.source))
-  prints = [renumbered.unwrap(leaf)[1].fingerprint for leaf, _ in leaves]
+  prints = [_unwrap(leaf)[1].fingerprint for leaf, _ in leaves]
   if count > MAX_KEYS:
     prints += [dataset.source.key(i) for i in range(0, count, count // _SAMPLE)]
   fingerprint = f'{split_strings.stable_hash(chr(0).join(prints)):016x}' if any(
@@ -120,7 +121,7 @@ def of_dataset(
     return ExampleSet(count, origin, fingerprint, dataset=dataset)
   hashes, labels = [], []
   for leaf, indices in leaves:
-    name, origin_source = renumbered.unwrap(leaf)
+    name, origin_source = _unwrap(leaf)
     of_leaf = origin_of(name or dataset.name) if len(sources) > 1 else ''
     hashes.append(subsets.hash_keys(
         split_strings.Subset(((origin_source, indices),)),
@@ -212,3 +213,11 @@ def encode(array: Shaped[np.ndarray, '_']) -> str:
 def decode(text: str, dtype: Any) -> Shaped[np.ndarray, '_']:
   """Returns the array of `encode`."""
   return np.frombuffer(base64.b64decode(text, validate=True), dtype)
+
+
+def _unwrap(source: protocol.Source) -> tuple[str, protocol.Source]:
+  """Returns the name of a source in a mixture or '', and the source itself."""
+  name = ''
+  while isinstance(source, renumbered.Renumbered):
+    name, source = source.name or name, source.source
+  return name, source

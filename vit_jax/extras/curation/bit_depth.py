@@ -27,7 +27,7 @@ def note(config: data.DataConfig, source: protocol.Source) -> str:
       picture = config.decode(stored)
       if is_8_bit and not _is_deep(stored):
         return ''
-    except Exception:  # Training reports it.
+    except Exception:  # Of any library: the scan reports it.
       continue
     pixels = np.asarray(picture)
     # An 8-bit image has the upper half of 16 bits.

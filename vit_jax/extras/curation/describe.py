@@ -10,6 +10,7 @@ from vit_jax import data
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 _IMAGES = 100  # Decoded for their sizes.
 _SHOWN = 3  # Examples of a split.
@@ -62,7 +63,7 @@ def _measure(
   for image in _sample(splits):
     try:
       sizes.append(config.decode(image).size)
-    except ValueError:
+    except UserError:
       unreadable += 1
   title = f'Sizes of {len(sizes) + unreadable:,} images' + (
       f', of which {unreadable:,} cannot be read' if unreadable else '')

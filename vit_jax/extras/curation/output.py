@@ -146,6 +146,30 @@ def _shown(total: int, limit: int) -> str:
   return f'{"all" if total <= limit else limit} shown'
 
 
+def write_search(
+    folder: epath.Path, source: selection_lib.Selection,
+    against: Sequence[selection_lib.Selection], settings: search.Settings,
+    found: search.Matches,
+) -> dict[str, Any]:
+  """Writes the near-duplicates of a source, a page of them and a summary."""
+  summary = {
+      'source': source.name, 'examples': len(source.open()),
+      'against': {s.name: len(s.open()) for s in against},
+      'settings': dataclasses.asdict(settings),
+      'near_duplicates': len(found.pairs), 'compared': found.num_compared,
+      'unreadable': found.unreadable}
+  write_pairs(folder, found.pairs)
+  write_pairs_page(
+      folder / PAGE, found.pairs, [source, *against],
+      title=f'Near-duplicates in {source.name}',
+      text='Examples (left) that are near-duplicates of test images (right) '
+      f'of {", ".join(s.name for s in against)}: at most '
+      f'{settings.max_distance} of 64 hash bits differ, and the pixel '
+      f'correlation is at least {settings.min_similarity}.')
+  atomic_files.write_json(folder / 'summary.json', summary)
+  return summary
+
+
 def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
   """Writes all pairs, and the keys for `data.exclude`, one per line.
 
@@ -197,7 +221,7 @@ def _thumbnail(
   """Returns an example's image with its label, split and key."""
   try:
     url = html_page.thumbnail(read(example), side=side)
-  except Exception:  # It changed since the scan.
+  except Exception:  # Of any library: it changed since the scan.
     url = ''
   lines = [*[example.label] * bool(example.label), example.split, example.key]
   return html_page.Thumbnail(

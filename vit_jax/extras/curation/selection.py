@@ -16,6 +16,7 @@ from vit_jax import data
 from vit_jax.data import config as data_config
 from vit_jax.data.images import decode
 from vit_jax.data.sources import files
+from vit_jax.exceptions import UserError
 
 # Config keys that choose examples, and keys that describe a user's files.
 SELECTION_KEYS = frozenset(
@@ -49,6 +50,13 @@ class Selection:
     """Returns an image as 8-bit RGB; raises a `UserError` if unreadable."""
     return decode.decode(self.open()[index]['image'], channels=3,
                          max_pixels=self.config.max_pixels)
+
+  def check_disjoint(self, other: 'Selection') -> None:
+    """Raises a UserError if both have examples in common."""
+    if self.open().overlaps(other.open()):
+      raise UserError(
+          f'{self.name} and {other.name} have examples in common: the '
+          'same files or record numbers. Choose disjoint splits.')
 
 
 def build(source: str, split: str, settings: Mapping[str, Any]) -> Selection:

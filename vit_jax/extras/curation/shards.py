@@ -25,6 +25,7 @@ from vit_jax.data.images import image_file
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 from vit_jax.extras.curation import selection as selection_lib
 from vit_jax.extras.curation import stored_images
 
@@ -103,7 +104,7 @@ def _header(image: bytes) -> tuple[str, str]:
   try:
     with image_file.open_image(image) as opened:
       return str(opened.format), opened.mode
-  except ValueError:
+  except UserError:
     return '', ''
 
 

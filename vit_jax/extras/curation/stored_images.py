@@ -9,6 +9,7 @@ from PIL import Image
 from vit_jax import fields
 from vit_jax.data.images import decode
 from vit_jax.data.images import image_file
+from vit_jax.exceptions import UserError
 
 _QUALITY = 95  # Pillow's JPEG quality; higher values mostly add bytes.
 
@@ -59,7 +60,7 @@ class ImageFormat:
         return bytes(image)
       decoded = decode.decode(image, channels=1 if mode in ('1', 'L') else 3,
                               max_pixels=self.max_pixels)
-    except ValueError:
+    except UserError:
       return bytes(image)
     return self._save(decoded, 'JPEG' if form == 'JPEG' else 'PNG')
 

@@ -4,6 +4,7 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax import nearest_neighbours
+from vit_jax.exceptions import UserError
 
 _CLIPPED_PERCENT = 1.0  # Patches clipped at each end.
 
@@ -36,3 +37,16 @@ def similarity(
   """Returns the cosine similarity of each patch to one patch of its image."""
   unit = nearest_neighbours.unit(features.astype(np.float64))
   return np.einsum('nrcw,nw->nrc', unit, unit[:, row, column])
+
+
+def parse_patch(text: str, grid: tuple[int, int]) -> tuple[int, int]:
+  """Returns row and column of --patch, from 0; by default of the centre."""
+  if not text:
+    return grid[0] // 2, grid[1] // 2
+  numbers = [int(n) for n in text.split(',') if n.strip().isdigit()]
+  if len(numbers) != 2 or text.count(',') != 1 or not all(
+      1 <= number <= size for number, size in zip(numbers, grid)):
+    raise UserError(
+        f'--patch is {text!r}, but must be ROW,COLUMN from 1,1 to '
+        f'{grid[0]},{grid[1]}.')
+  return numbers[0] - 1, numbers[1] - 1

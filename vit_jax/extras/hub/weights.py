@@ -1,7 +1,7 @@
 """Downloads weights from the Hugging Face hub into its own cache."""
 
 from collections.abc import Callable
-import pathlib
+import contextlib
 import re
 
 from etils import epath
@@ -23,18 +23,26 @@ def fetch(text: str, log: Callable[[str], None]) -> epath.Path:
         'The address of a model on the Hugging Face hub is hf://user/model'
         f'[@revision][/file], but is hf://{text}.')
   repository, revision, file = match.groups()
-  # Some of its errors of the connection are FileNotFoundErrors, which means
-  # here that the hub has no such file.
-  with exceptions.replaced_by(lambda error: UserFileError(
-      f'hf://{text} could not be fetched: {type(error).__name__}: {error}')):
+  with _explained(text):
     names = huggingface_hub.list_repo_files(repository, revision=revision)
-    weights = file or next(
-        (pattern for pattern in _PATTERNS
-         if any(name.endswith(pattern[1:]) for name in names)), '')
-    folder = pathlib.Path(huggingface_hub.snapshot_download(
-        repository, revision=revision, allow_patterns=[
-            weights, f'{weights.rpartition("/")[0]}*.json', 'LICENSE*']))
+  weights = file or next(
+      (pattern for pattern in _PATTERNS
+       if any(name.endswith(pattern[1:]) for name in names)), '')
+  patterns = [weights, f'{weights.rpartition("/")[0]}*.json', 'LICENSE*']
+  with _explained(text):
+    folder = epath.Path(huggingface_hub.snapshot_download(
+        repository, revision=revision, allow_patterns=patterns))
   if file and file not in names:
     raise NotFoundError(f'There is nothing at hf://{text}.')
   log(f'fetched hf://{text}\n        {folder}')
-  return epath.Path(folder / file if file else folder)
+  return folder / file if file else folder
+
+
+def _explained(text: str) -> contextlib.AbstractContextManager[None]:
+  """Explains the exceptions of the library and of its HTTP client.
+
+  Some of its errors of the connection are FileNotFoundErrors, which means here
+  that the hub has no such file.
+  """
+  return exceptions.replaced_by(lambda error: UserFileError(
+      f'hf://{text} could not be fetched: {type(error).__name__}: {error}'))

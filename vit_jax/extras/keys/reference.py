@@ -19,6 +19,7 @@ from etils import epy
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from vit_jax.experiment import config as config_lib
@@ -92,7 +93,7 @@ def print_config(specification: str, overrides: Sequence[str]) -> None:
   """Prints each key of a config with its value, type and description."""
   try:
     stages = load_config.load(specification, overrides)
-  except ValueError:
+  except UserError:
     # Configs for fine-tuning take the model from a checkpoint.
     stages = load_config.load(specification, ['model.variant=B/16', *overrides])
   for stage, config in stages.items():

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vit_jax import exceptions
 from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
@@ -89,10 +90,8 @@ class LejepaConfig(objective.ObjectiveConfig):
           'channels, not 3. Use --config.objective.views.jitter_probability=0 '
           '--config.objective.views.grayscale=0.')
     if config.num_local:
-      try:
+      with exceptions.within('objective.views.local_size'):
         model.grid((config.local_size, config.local_size))
-      except ValueError as error:
-        raise UserError(f'objective.views.local_size: {error}') from error
     return joint_embedding.JointEmbedding(
         dataclasses.replace(model, num_classes=num_classes),
         grid=model.grid(image_shape[:2]), hidden=self.hidden,

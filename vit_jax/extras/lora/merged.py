@@ -48,7 +48,7 @@ def merged(weights: weights_lib.Weights, *, base: str) -> weights_lib.Weights:
           address, num_heads=getattr(weights.config, 'num_heads', 0))
       params = found.read()
       checksums.check_identity(params, progress.get('base', ''), path=address)
-    except (FileNotFoundError, ValueError) as error:
+    except (FileNotFoundError, UserError) as error:
       raise UserError(
           f'{weights.address} holds LoRA adapters of {address}, which cannot '
           f'be used: {schema.words(error)} If it was moved, load the adapters '

@@ -7,12 +7,14 @@ each of its channels like a grey image.
 that the batch's dtype cannot hold is an error.
 """
 
+import contextlib
 import dataclasses
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from vit_jax import exceptions
 from vit_jax.data.images import decode as decode_lib
 from vit_jax.data.images import image_file
 from vit_jax.data.images import resize as resize_lib
@@ -99,13 +101,8 @@ def decode(
   elif image.startswith(decode_lib.NUMPY):
     pixels = decode_lib.load_array(image, max_pixels=max_pixels)
   else:
-    opened = image_file.open_image(image, max_pixels=max_pixels)
-    try:
-      pixels = _read(opened, image, channels=channels, dtype=dtype)
-    except ValueError:
-      raise
-    except Exception as error:
-      raise UserError(image_file.describe_error(error, image)) from error
+    pixels = _read(image_file.open_image(image, max_pixels=max_pixels), image,
+                   channels=channels, dtype=dtype)
   if pixels.ndim == 2:
     pixels = pixels[..., None]
   if pixels.ndim != 3 or pixels.shape[-1] != channels:
@@ -153,14 +150,18 @@ def _read(
         'Pillow reads only 8 bits of 16-bit colour. Use data.dtype=uint8, or '
         'convert the file to a .npy array.')
   _check_intensities(image)
-  if image.format != 'TIFF' or not (
-      getattr(image, 'n_frames', 1) == channels > 1):
+  pages = 1
+  if image.format == 'TIFF':
+    with _explained(data):
+      pages = getattr(image, 'n_frames', 1)
+  if not pages == channels > 1:
     image_file.load(image, data)
     image_file.apply_orientation(image)
     return np.asarray(image)
   arrays, size, mode = [], image.size, image.mode
   for number in range(channels):
-    image.seek(number)
+    with _explained(data):
+      image.seek(number)
     if (image.size, image.mode) != (size, mode) or len(image.getbands()) > 1:
       raise UserError(
           f'its page {number} has the size and mode {image.size} {image.mode}, '
@@ -169,3 +170,9 @@ def _read(
     image_file.load(image, data)  # Pillow applies the orientation of a TIFF.
     arrays.append(np.asarray(image))
   return np.stack(arrays, axis=-1)
+
+
+def _explained(data: bytes) -> contextlib.AbstractContextManager[None]:
+  """Replaces the exceptions of Pillow's readers; `data` is the file."""
+  return exceptions.replaced_by(
+      lambda error: UserError(image_file.describe_error(error, data)))

@@ -7,21 +7,65 @@ the next candidate.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
+import shlex
+import sys
 from typing import Any
 
 from etils import epath
 import jax
 
+from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax.exceptions import UserError
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
 from vit_jax.extras import plots
+from vit_jax.extras.plan import report
 from vit_jax.extras.plan import step_cost
 from vit_jax.extras.plan import workload
 
 FIRST_GUESS = 256
 MAX_IMAGES = 2**20  # Per device.
+
+
+def run(
+    specification: str, devices: Sequence[jax.Device], *,
+    overrides: Sequence[str] = (), models: Sequence[str], resolutions: str,
+    json: str | None = None, picture: str = '',
+) -> dict[str, Any]:
+  """Prints, draws and returns the largest batches; see `table`.
+
+  Args:
+    specification: a config file.
+    devices: local devices, or those of a slice.
+    overrides: settings, such as 'batch_size=64'.
+    models: names of models.
+    resolutions: numbers of pixels, separated by commas.
+    json: file for the results, which is written after every cell.
+    picture: file for the figure.
+  """
+  try:
+    sizes = [int(text) for text in resolutions.split(',')]
+  except ValueError:
+    raise UserError(
+        '--resolutions must be comma-separated numbers of pixels, such as '
+        f'224,384, but got {resolutions!r}.') from None
+  kind = devices[0].device_kind
+  cells: list[dict[str, Any]] = []
+  found = {'jax': jax.__version__, 'command': shlex.join(sys.argv),
+           'device_kind': kind, 'cells': cells}
+  for cell in table(specification, devices, overrides=overrides,
+                    models=models, resolutions=sizes):
+    cells.append(cell)
+    print(line(cell), flush=True)
+    if json:  # A table can take hours.
+      atomic_files.write_json(json, found)
+  unit = report.unit(kind)
+  show(cells, device_kind=kind, unit=unit)
+  if picture:
+    plot(cells, picture, unit=unit, title=f'Largest batch per {unit} ({kind})')
+    print(f'wrote {picture}')
+  return found
 
 
 def table(

@@ -9,6 +9,14 @@ from vit_jax.exceptions import UserError
 SKIPPED_STEPS = 5  # The first steps are slower.
 
 
+def check(folder: epath.Path) -> None:
+  """Raises a UserError for a folder that JAX cannot write traces to."""
+  if atomic_files.is_remote(folder):
+    raise UserError(
+        f'--profile needs a local workdir, but writes to {folder}. Profile a '
+        'short run with a local --workdir.')
+
+
 class Profiler:
   """Traces a few steps for TensorBoard (xprof) and Perfetto."""
 
@@ -18,10 +26,7 @@ class Profiler:
 
     Fewer steps are skipped if the run ends, at step `last`, before the trace.
     """
-    if atomic_files.is_remote(folder):
-      raise UserError(
-          f'--profile needs a local workdir, but writes to {folder}. Profile a '
-          'short run with a local --workdir.')
+    check(folder)
     self._folder = folder
     self._begin = first + max(1, min(SKIPPED_STEPS, last - first - steps))
     self._end = self._begin + steps

@@ -116,6 +116,16 @@ def devices(name: str) -> Sequence[jax.Device]:
       platform='tpu', topology_name=f'{version}:{shape}', **options).devices
 
 
+def local_or_named(name: str) -> Sequence[jax.Device]:
+  """Returns `devices`, or the local ones without a name."""
+  if not name:
+    return jax.devices()
+  parse(name)
+  # Leaves the local accelerators to other processes.
+  jax.config.update('jax_platforms', 'cpu')
+  return devices(name)
+
+
 def _set_environment() -> None:
   for variable, value in _ENVIRONMENT.items():
     os.environ.setdefault(variable, value)

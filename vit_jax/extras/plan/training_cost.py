@@ -11,6 +11,7 @@ the 18,291 classes of JFT would add less than 1 %. A config is counted with its
 head.
 """
 
+from collections.abc import Mapping
 import dataclasses
 import functools
 from typing import Any
@@ -77,6 +78,17 @@ def stage_cost(
       'images': images, 'multiply_adds': counted.forward // 2,
       'exaflops': exaflops,
       'core_days': exaflops / (utilisation * _exaflops_per_day(device))}
+
+
+def stage_costs(
+    stages: Mapping[str, config_lib.Config], device: hardware.Hardware,
+    utilisation: float,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+  """Returns the cost of each stage, with its name, and the sums of all."""
+  rows = [{'stage': name, **stage_cost(config, device, utilisation)}
+          for name, config in stages.items()]
+  return rows, {key: sum(row[key] for row in rows)
+                for key in ('images', 'exaflops', 'core_days')}
 
 
 def _exaflops_per_day(device: hardware.Hardware) -> float:

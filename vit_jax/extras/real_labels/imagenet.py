@@ -107,7 +107,7 @@ def _read(path: epath.Path) -> list[list[int]]:
     if not labels or not all(
         type(i) is int and i >= 0 for entry in labels for i in entry):
       raise UserError('it is not a list of lists of class indices')
-  except (OSError, TypeError, ValueError) as error:
+  except (OSError, TypeError, UserError) as error:
     raise UserError(
         f'Cannot read {path} (real_labels): {error}. Download real.json of '
         'https://github.com/google-research/reassessed-imagenet.') from error

@@ -12,6 +12,7 @@ from jaxtyping import Shaped, UInt8
 import numpy as np
 from PIL import Image
 
+from vit_jax import exceptions
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.images import image_file
@@ -134,12 +135,10 @@ def read(
   other masks.
   """
   if isinstance(mask, bytes):
-    try:
+    with exceptions.within('its mask cannot be read'):
       file = image_file.open_image(mask, max_pixels=max_pixels)
-      file.load()
-      mask = np.asarray(file)
-    except Exception as error:
-      raise UserError(f'its mask cannot be read: {error}') from error
+      image_file.load(file, mask)
+    mask = np.asarray(file)
   if mask.ndim != 2 or mask.dtype.kind not in 'bui' or not (
       0 <= mask.min() <= mask.max() <= 255):
     raise UserError(

@@ -16,7 +16,7 @@ weights in a separate file:
     onnx        model.onnx, which refers to model.onnx.data
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -33,9 +33,13 @@ import jax.numpy as jnp
 from jaxtyping import Float
 import numpy as np
 
+from vit_jax import console
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.exceptions import UserError
+from vit_jax.extras.serve import settings as settings_lib
+from vit_jax.inference import image_files
+from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.models import factory
 
@@ -223,3 +227,67 @@ def library(name: str, form: str) -> Any:
         f'--format={form} needs {name}, which is not installed. In an '
         'environment of its own (docs/serving.md): pip install '
         '-r requirements-export.txt') from error
+
+
+def batches(
+    model: model_lib.Model, paths: Sequence[str],
+    reading: image_files.ReadProgress,
+) -> dict[str, Images]:
+  """Returns preprocessed batches of images by description.
+
+  Raises:
+    UserError: if no given image can be read.
+  """
+  preprocess = model.preprocess
+  rng = np.random.default_rng(0)
+  found = {}
+  for size in settings_lib.BATCH_SIZES:
+    pixels = rng.uniform(
+        0, 1, (size, *preprocess.resolution, preprocess.channels))
+    found[console.format_count(size, 'random image')] = (
+        preprocess.value_scale.normalize(pixels.astype(np.float32)))
+  if paths:
+    sources, images = read_images(model, paths, reading)
+    found[console.format_count(len(sources), 'image')] = images
+  return found
+
+
+def read_images(
+    model: model_lib.Model, paths: Sequence[str],
+    reading: image_files.ReadProgress,
+) -> tuple[list[str], Images]:
+  """Returns paths of readable images and their preprocessed pixels.
+
+  Raises:
+    UserError: if none can be read.
+  """
+  sources: list[str] = []
+  pixels = []
+  for names, images in images_lib.batches(
+      paths, model.preprocess, size=settings_lib.MAX_IMAGES,
+      on_error=reading.add_error):
+    sources += map(str, names)
+    pixels.append(images[:len(names)])
+  if not pixels:
+    raise reading.none_readable()
+  return sources, np.concatenate(pixels)
+
+
+def compare(
+    model: model_lib.Model, path: pathlib.Path,
+    compared: Mapping[str, Images], *, form: str,
+) -> dict[str, float]:
+  """Prints and returns the largest difference of a logit in each batch.
+
+  Raises:
+    UserError: if one is larger than `settings.TOLERANCE`, or NaN.
+  """
+  run, differences = read(path, form=form), {}
+  for what, images in compared.items():
+    found = differences[what] = difference(model, run, images)
+    print(f'{what}: largest difference of a logit {found:.1e}')
+    if not found <= settings_lib.TOLERANCE:  # True for NaN, too.
+      raise UserError(
+          f'The {form} export differs by {found:.2g} in a logit on {what}, '
+          f'more than {settings_lib.TOLERANCE}. Nothing was written.')
+  return differences

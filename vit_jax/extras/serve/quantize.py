@@ -4,8 +4,9 @@ Weights and inputs of matrix products are int8 and uint8; everything else stays
 float32. Ranges of inputs are those of a few calibration images.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
+import math
 import os
 import pathlib
 import statistics
@@ -16,8 +17,14 @@ from typing import Any
 from jaxtyping import Float, Int
 import numpy as np
 
+from vit_jax import console
+from vit_jax.data.sources import columns
 from vit_jax.exceptions import UserError
+from vit_jax.extras import pictures
 from vit_jax.extras.serve import export
+from vit_jax.extras.serve import settings as settings_lib
+from vit_jax.inference import image_files
+from vit_jax.inference import model as model_lib
 
 QUANTISED = ('MatMul', 'Gemm', 'Conv')
 # The first batch size is that of calibration.
@@ -160,3 +167,115 @@ def noisiest_nodes(
       for node in onnx.load(os.fspath(source)).graph.node
       if node.op_type in QUANTISED and set(node.input) & set(ratios)}
   return sorted(nodes, key=lambda name: nodes[name])[:NOISIEST]
+
+
+def replace(
+    model: model_lib.Model, path: pathlib.Path,
+    settings: settings_lib.Settings,
+    labels: Mapping[str, Sequence[image_files.Labels]],
+    reading: image_files.ReadProgress,
+) -> dict[str, Any]:
+  """Replaces the file at `path` by its int8 version; reports the difference.
+
+  Args:
+    model: the exported model.
+    path: its float32 file.
+    settings: images that set the ranges, and nodes that stay float32.
+    labels: labels of the images to compare, by path; if empty, those that set
+      the ranges are compared.
+    reading: collects the images that cannot be read.
+
+  Returns:
+    The measurements of both files, `agreement`, `examples` with a known class,
+    and `loss`, a text if int8 loses too much.
+  """
+  if export.is_folder(model) or not model.config.num_classes:
+    raise UserError(
+        '--quantize needs a model with a head and less than 2 GiB of weights.')
+  found, missing = image_files.find(settings.calibrate)
+  reading.errors |= missing
+  _, images = export.read_images(
+      model, pictures.interleave(found)[:settings_lib.MAX_CALIBRATION], reading)
+  print(f'int8: ranges of {console.format_count(len(images), "image")}')
+  source = path.with_name(f'{path.name}.float32')
+  try:
+    path.rename(source)
+    write(source, path, images, float_nodes=settings.float_nodes)
+    sources, tested = export.read_images(
+        model, list(labels) or list(found), reading)
+    classes = np.array([
+        class_of(name, labels.get(name, []), model.preprocess.labels)
+        for name in sources])
+    numbers = model.preprocess.activation == 'none'
+    both, agreement = compare(
+        (source, path), tested, classes, numbers=numbers)
+    title = f'{"" if labels else "calibration "}images: {len(tested):,}; ' + (
+        'variance kept: ' if numbers else 'the same class for ')
+    known = int((classes >= 0).sum())
+    _show(title, both, agreement, known)
+    lost = loss(both[0].accuracy - both[1].accuracy, agreement, numbers=numbers)
+    if lost:
+      nodes = ' '.join(noisiest_nodes(source, path, images))
+      status = ('accepted (--accept-loss)' if settings.accept_loss else
+                'the exit status is 1; --accept-loss accepts it')
+      print(f'warning: int8 {lost}. The file is written, and {status}. '
+            'Calibrate with more images, or leave out the noisiest matrix '
+            f'products: --float-nodes {nodes}')
+  finally:
+    source.unlink(missing_ok=True)
+  return {'float32': dataclasses.asdict(both[0]),
+          'int8': dataclasses.asdict(both[1]), 'agreement': agreement,
+          'examples': known, 'loss': lost}
+
+
+def _show(
+    title: str, both: Sequence[Measured], agreement: float,
+    known: int,
+) -> None:
+  """Prints the measurements of the float32 and the int8 file."""
+  console.table(
+      title + console.format_percent(agreement, digits=1),
+      ('', 'MiB', 'images/s',
+       'accuracy of ' + console.format_count(known, 'image')), [
+          (name, f'{one.mebibytes:.1f}',
+           console.format_number(one.images_per_sec),
+           '–' if math.isnan(one.accuracy) else
+           console.format_percent(one.accuracy, digits=2))
+          for name, one in zip(('float32', 'int8'), both)])
+
+
+def loss(lost: float, agreement: float, *, numbers: bool) -> str:
+  """Returns what int8 loses if that is too much, else ''.
+
+  Args:
+    lost: lost accuracy; NaN without labels.
+    agreement: as returned by `compare`; NaN counts as too little.
+    numbers: whether the model predicts numbers.
+  """
+  least = console.format_percent(settings_lib.MIN_AGREEMENT)
+  found = console.format_percent(agreement, digits=1)
+  return ', and '.join(filter(None, [
+      '' if agreement >= settings_lib.MIN_AGREEMENT else
+      f'keeps {found} of the variance of the predictions, less than {least}'
+      if numbers else f'predicts the class of float32 for {found} of the '
+      f'images, less than {least}',
+      f'loses {100 * lost:.1f} points of accuracy, more than '
+      f'{100 * settings_lib.MAX_LOSS:g}' * (lost > settings_lib.MAX_LOSS)]))
+
+
+def class_of(
+    path: str, rows: Sequence[image_files.Labels], names: Sequence[str],
+) -> int:
+  """Returns the class of an image; -1 if none, several or another.
+
+  It is that of its rows in tables or, without labels, of its folder. Numbers
+  are class names as in training: '0.0' is '0'.
+  """
+  found = set()
+  cells = [columns.clean(cell) for row in rows for cell in row.values()]
+  for cell in cells or [pathlib.Path(path).parent.name]:
+    if cell is None:  # Without a label.
+      continue
+    number = columns.to_integer(cell)
+    found |= {str(cell), str(cell if number is None else number)} & {*names}
+  return names.index(found.pop()) if len(found) == 1 else -1

@@ -24,6 +24,7 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import table_files
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 _PATHS = ('file_name', 'path', 'file', 'filename', 'filepath', 'filepaths',
           'file_path', 'image', 'image_path', 'image_file', 'img', 'img_path',
@@ -281,7 +282,7 @@ def _tables(root: epath.Path) -> Flags:
   found: dict[str, Flags] = {}
   for place in ['', *filter(_word, files.subfolders(root))]:
     for path in files.files_with(root / place, files.TABLE_SUFFIXES):
-      with contextlib.suppress(ValueError):  # It is malformed.
+      with contextlib.suppress(UserError):  # It is malformed.
         flags = _for_table(_head(path), columns_lib.DEFAULT, path)
         if flags is not None and 'FOLDER' not in flags.values():
           found[os.path.join(place, path.name)] = flags

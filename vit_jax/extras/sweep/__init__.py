@@ -17,5 +17,6 @@ averages over them, as VTAB does.
   tasks              one sweep for each task, and the table of their results
   vtab               data of the 19 tasks of VTAB-1k
   soup               mean parameters of the grid runs
+  report             tables and figure of a sweep
   runs               consecutive runs in WORKDIR/runs/NAME, resumable
 """

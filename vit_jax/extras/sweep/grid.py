@@ -9,6 +9,7 @@ from typing import Any
 
 from flax import traverse_util
 
+from vit_jax import exceptions
 from vit_jax import schema
 from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
@@ -114,10 +115,8 @@ def plan(
     change = {**task}
     own = _parse_section({**raw, 'tasks': {}, **change.pop('sweep', {})},
                          where=f'sweep.tasks.{name}.sweep')
-    try:
+    with exceptions.within(f'sweep.tasks.{name}'):
       sweeps[name] = _plan(functools.partial(load, change), own)
-    except ValueError as error:
-      raise UserError(f'sweep.tasks.{name}: {error}') from error
   return sweeps
 
 
@@ -149,11 +148,9 @@ def _resolve_points(
   points = []
   for values in itertools.product(*section.grid.values()):
     chosen = [f'{field}={value}' for field, value in zip(section.grid, values)]
-    try:
+    with exceptions.within(f'sweep, at {", ".join(chosen)}'):
       config = load(chosen)
       development = development_split.development_config(config, section)
-    except ValueError as error:
-      raise UserError(f'sweep, at {", ".join(chosen)}: {error}') from error
     plain = traverse_util.flatten_dict(config_lib.to_plain(config), sep='.')
     # Some fields, such as model.variant, are not stored.
     resolved = {field: plain.get(field, value)
@@ -174,3 +171,30 @@ def run_name(values: Mapping[str, Any]) -> str:
   name = re.sub(r'[^\w.,=+-]+', '-', text).strip('-')
   # File systems allow 255 bytes; a number may still come before the name.
   return name.encode()[:200].decode(errors='ignore')
+
+
+def parse_flags(flags: Sequence[str]) -> dict[str, tuple[schema.FlagText, ...]]:
+  """Returns values by field from texts such as 'data.mixup=0,0.2'."""
+  grid: dict[str, tuple[schema.FlagText, ...]] = {}
+  for flag in flags:
+    usage = '--grid takes section.key=value,value'
+    field, text = schema.parse_assignment(flag, usage=usage)
+    values = tuple(map(schema.FlagText, split_values(text)))
+    if not all(values):
+      raise UserError(f'{usage}, but got {flag!r}.')
+    if field in grid:
+      raise UserError(f'--grid names {field} twice.')
+    grid[field] = values
+  return grid
+
+
+def split_values(text: str) -> list[str]:
+  """Splits at commas outside brackets: '[1,2],3' gives two values."""
+  values, depth = [''], 0
+  for letter in text:
+    depth += (letter in '([{') - (letter in ')]}')
+    if letter == ',' and not depth:
+      values.append('')
+    else:
+      values[-1] += letter
+  return [value.strip() for value in values]

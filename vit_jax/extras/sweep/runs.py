@@ -67,7 +67,7 @@ def for_each(
       results[name] = function(name)
     except coordination.LostError:
       raise
-    except ValueError as error:
+    except UserError as error:
       problems.setdefault(str(error), []).append(name)
   if problems:
     raise UserError('\n'.join(

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from vit_jax import exceptions
 from vit_jax import fields
 from vit_jax import types
 from vit_jax.exceptions import UserError
@@ -76,10 +77,8 @@ class FlexivitConfig(supervised.SupervisedConfig):
           f"'none', but model.name={model.name} ({model.describe()}) has "
           f'position={position!r}. Choose another model.')
     for patch in self.patch_sizes:
-      try:
+      with exceptions.within('objective.patch_sizes'):
         dataclasses.replace(model, patch=patch).grid(image_shape[:2])  # type: ignore[call-arg]
-      except ValueError as error:
-        raise UserError(f'objective.patch_sizes: {error}') from error
     return super().build_model(
         model, image_shape=image_shape, num_classes=num_classes)
 

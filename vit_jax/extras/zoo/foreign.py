@@ -64,7 +64,7 @@ def load(
   file = pathlib.Path(opened.path).with_name('config.json')
   try:
     found = matching.find(opened, prefix=given.prefix)
-  except ValueError:
+  except UserError:
     if file.exists():  # It may name the component that the model lacks.
       config_json.read(file)
     raise
@@ -77,7 +77,7 @@ def load(
     advice = f'\n{config_json.ADVICE}'
   try:
     return _build(found, declared, given)
-  except ValueError as error:
+  except UserError as error:
     if not declared.source:
       raise
     raise UserError(f'{declared.source} does not describe the weights: '

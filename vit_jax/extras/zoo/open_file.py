@@ -91,7 +91,7 @@ def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
   held = sorted(folder.iterdir())
   formats = {}
   for path in filter(pathlib.Path.is_file, held):
-    with contextlib.suppress(ValueError):  # It holds no weights.
+    with contextlib.suppress(UserError):  # It holds no weights.
       formats[path] = format_of(path)
   indices = {path: form for path in held for end, form in _SHARDS.items()
              if path.name.endswith(end)}

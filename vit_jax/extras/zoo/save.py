@@ -103,7 +103,7 @@ def _check(
   """
   try:
     found = foreign.load(folder, metadata=False)
-  except ValueError as error:
+  except UserError as error:
     raise UserError(
         f'timm cannot store the model: {error}\nSave it as orbax.') from error
   theirs = vit_config.general(found.config)
@@ -155,7 +155,7 @@ def to_arrays(
   for name, array in flat.items():
     try:
       arrays |= layout.to_theirs(family.table, name, array, **lengths)
-    except ValueError as error:
+    except UserError as error:
       # The projection of CLIP and the patches of C-RADIO have no bias.
       if np.any(array) or name not in ('head/dense/bias', 'patches/bias'):
         problems.append(str(error))

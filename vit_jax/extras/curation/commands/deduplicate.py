@@ -11,13 +11,11 @@ least 0.85 of each side. See docs/data_cleaning.md.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import time
 from typing import Any
 
 from etils import epy
 
-from vit_jax.exceptions import UserError
 from vit_jax.extras.curation.commands import flags
 
 with epy.lazy_imports():
@@ -62,7 +60,10 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   section = flags.data_overrides(args)
   source = selection_lib.build(section['source'], args.split, section)
   against = selection_lib.parse_others(args.against, section)
-  _check_disjoint(source, against)
+  print(f'source: {source.name}, {len(source.open()):,} examples')
+  for selection in against:
+    print(f'against: {selection.name}, {len(selection.open()):,} examples')
+    source.check_disjoint(selection)
   start = time.monotonic()
   with atomic_files.create(args.to) as path:
     folder = epath.Path(path)
@@ -72,37 +73,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         source, against, settings,
         folder=epath.Path(args.to.rstrip('/') + '.found'),
         runner=args.runner, flags=args.runner_flags)
-    summary: dict[str, Any] = {
-        'source': source.name, 'examples': len(source.open()),
-        'against': {s.name: len(s.open()) for s in against},
-        'settings': dataclasses.asdict(settings),
-        'near_duplicates': len(found.pairs), 'compared': found.num_compared,
-        'unreadable': found.unreadable}
-    output.write_pairs(folder, found.pairs)
-    output.write_pairs_page(
-        folder / output.PAGE, found.pairs, [source, *against],
-        title=f'Near-duplicates in {source.name}',
-        text='Examples (left) that are near-duplicates of test images (right) '
-        f'of {", ".join(s.name for s in against)}: at most '
-        f'{args.max_distance} of 64 hash bits differ, and the pixel '
-        f'correlation is at least {args.min_similarity}.')
-    atomic_files.write_json(folder / 'summary.json', summary)
+    summary = output.write_search(folder, source, against, settings, found)
   _print(args, summary, secs=time.monotonic() - start)
   return image_files.ReadProgress(0, found.unreadable).report(), summary
-
-
-def _check_disjoint(
-    source: selection_lib.Selection,
-    against: list[selection_lib.Selection]) -> None:
-  """Prints the compared splits; raises if the source contains a test set."""
-  dataset = source.open()
-  print(f'source: {source.name}, {len(dataset):,} examples')
-  for selection in against:
-    print(f'against: {selection.name}, {len(selection.open()):,} examples')
-    if dataset.overlaps(selection.open()):
-      raise UserError(
-          f'{source.name} and {selection.name} have examples in common: the '
-          'same files or record numbers. Choose disjoint splits.')
 
 
 def _print(

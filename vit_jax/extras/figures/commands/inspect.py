@@ -19,7 +19,6 @@ from etils import epy
 
 from vit_jax import fields
 from vit_jax.commands import arguments
-from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from etils import epath
@@ -28,6 +27,7 @@ with epy.lazy_imports():
   from vit_jax.extras import html_page
   from vit_jax.extras import pictures
   from vit_jax.extras.figures import inspection as figures
+  from vit_jax.extras.figures import patch_features
   from vit_jax.inference import image_files
   from vit_jax.run import workdir as workdir_lib
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   # Checked before all images are read.
   if args.layer is not None:
     model.layer_output(f'patches:{args.layer}')
-  patch = _patch_index(
+  patch = patch_features.parse_patch(
       args.patch, model.config.grid(model.preprocess.resolution))
   paths = pictures.interleave(found)
   shown = paths[:args.show]
@@ -103,16 +103,3 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   return reading.report(), {
       'model': args.model, 'page': str(output / PAGE), **statistics,
       'errors': reading.errors}
-
-
-def _patch_index(text: str, grid: tuple[int, int]) -> tuple[int, int]:
-  """Returns row and column of --patch, from 0."""
-  if not text:
-    return grid[0] // 2, grid[1] // 2
-  numbers = [int(n) for n in text.split(',') if n.strip().isdigit()]
-  if len(numbers) != 2 or text.count(',') != 1 or not all(
-      1 <= number <= size for number, size in zip(numbers, grid)):
-    raise UserError(
-        f'--patch is {text!r}, but must be ROW,COLUMN from 1,1 to '
-        f'{grid[0]},{grid[1]}.')
-  return numbers[0] - 1, numbers[1] - 1

@@ -76,11 +76,8 @@ def _run_tables() -> dict[str, Any]:
 def _run_config(
     args: argparse.Namespace, device: hardware.Hardware,
 ) -> dict[str, Any]:
-  stages = load_config.load(args.config, args.overrides)
-  rows = [{'stage': name, **training_cost.stage_cost(
-      config, device, args.utilisation)} for name, config in stages.items()]
-  total = {key: sum(row[key] for row in rows)
-           for key in ('images', 'exaflops', 'core_days')}
+  rows, total = training_cost.stage_costs(
+      load_config.load(args.config, args.overrides), device, args.utilisation)
   cells = [
       (row['stage'] or None, row['variant'] or None, row['dataset'],
        row['epochs'], row['multiply_adds'] / 1e9, row['exaflops'],

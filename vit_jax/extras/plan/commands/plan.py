@@ -22,21 +22,16 @@ and drawn like the right half of the paper's Figure 12:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-import shlex
-import sys
 from typing import Any
 
 from etils import epy
 
 from vit_jax.commands import arguments
-from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from clu import parameter_overview
   import jax
 
-  from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import fit_batch
@@ -82,9 +77,12 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Prints and returns a plan per stage; status 1 if one does not fit."""
   # The plan reports the compilation time, so nothing may come from the cache.
   jax.config.update('jax_enable_compilation_cache', False)
-  devices = _devices(args.topology)
+  devices = topology.local_or_named(args.topology)
   if args.max_batch:
-    return 0, _max_batch(args, devices)
+    return 0, max_batch.run(
+        args.config, devices, overrides=args.overrides,
+        models=args.models.split(','), resolutions=args.resolutions,
+        json=args.json, picture=args.picture)
   stages = load_config.load(args.config, args.overrides)
   rows: list[dict[str, Any]] = []
   for name, config in stages.items():
@@ -104,43 +102,3 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     rows.append(plan)
   return int(any(row['cost']['fits'] is False for row in rows)), {
       'jax': jax.__version__, 'stages': rows}
-
-
-def _devices(name: str) -> Sequence[jax.Device]:
-  if not name:
-    return jax.devices()
-  topology.parse(name)
-  # Leaves the local accelerators to other processes.
-  jax.config.update('jax_platforms', 'cpu')
-  return topology.devices(name)
-
-
-def _max_batch(
-    args: argparse.Namespace, devices: Sequence[jax.Device],
-) -> dict[str, Any]:
-  """Prints, draws and returns the largest batches."""
-  try:
-    resolutions = [int(text) for text in args.resolutions.split(',')]
-  except ValueError:
-    raise UserError(
-        '--resolutions must be comma-separated numbers of pixels, such as '
-        f'224,384, but got {args.resolutions!r}.') from None
-  kind = devices[0].device_kind
-  cells: list[dict[str, Any]] = []
-  found = {'jax': jax.__version__, 'command': shlex.join(sys.argv),
-           'device_kind': kind, 'cells': cells}
-  for cell in max_batch.table(
-      args.config, devices, overrides=args.overrides,
-      models=args.models.split(','), resolutions=resolutions):
-    cells.append(cell)
-    print(max_batch.line(cell), flush=True)
-    if args.json:  # Written after every cell: a table can take hours.
-      atomic_files.write_json(args.json, found)
-  unit = plan_report.unit(kind)
-  max_batch.show(cells, device_kind=kind, unit=unit)
-  if args.picture:
-    max_batch.plot(
-        cells, args.picture, unit=unit,
-        title=f'Largest batch per {unit} ({kind})')
-    print(f'wrote {args.picture}')
-  return found

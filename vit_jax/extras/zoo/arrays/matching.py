@@ -85,9 +85,9 @@ def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
   """
   try:
     return _find(opened, prefix)
-  except ValueError:
+  except UserError:
     for renamed in with_tied_names(opened):
-      with contextlib.suppress(ValueError):
+      with contextlib.suppress(UserError):
         return _find(renamed, prefix)
     raise
 
@@ -279,7 +279,7 @@ def _convert(
           heads=heads, pool_heads=pool_heads or heads,
           channels=3, side=math.isqrt((found.opened.shapes[
               found.prefix + match.theirs[0]] or (0,))[-1] // 3))
-    except ValueError as error:
+    except UserError as error:
       axes = len(found.opened.shapes[found.prefix + match.theirs[0]])
       problems.append(f'{error}' + (
           f': {_OTHER_PATCHES[axes]}'

@@ -41,7 +41,7 @@ def position_grid(
   def fit(resolution: tuple[int, int]) -> tuple[tuple[int, int], int] | None:
     try:
       rows, columns = config.grid(resolution)
-    except ValueError:
+    except UserError:
       return None
     prefix = count - ((2 * rows - 1) * (2 * columns - 1) if offsets
                       else rows * columns)
