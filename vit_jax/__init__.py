@@ -39,22 +39,25 @@ def __dir__() -> list[str]:
 
 
 def build(
-    config: str | Mapping[str, Any],
+    config: Any,
     overrides: Sequence[str] | Mapping[str, Any] = (), *, stage: str = '',
 ) -> 'Experiment':
   """Builds an experiment, for training from your own program.
 
   Args:
     config: a config file, such as 'configs/quickstart.py', or the sections of
-      one as nested dicts.
+      one as nested dicts or a ConfigDict.
     overrides: settings, such as {'optimizer.learning_rate': 3e-4}, or as in
       flags: ['optimizer.learning_rate=3e-4'].
     stage: one of the stages of a config file that has several.
   """
   from vit_jax import registry
   from vit_jax.experiment import build as build_lib
+  from vit_jax.experiment import config_file
   from vit_jax.experiment import load_config
   overrides = _flags(overrides)
+  if not isinstance(config, str):
+    config = config_file.plain(config)
   registry.allow_named([config, overrides])
   return build_lib.build(load_config.load_one(config, overrides, stage=stage))
 

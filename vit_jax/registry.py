@@ -209,6 +209,8 @@ ENDED = 'vit_jax.extras.zoo.removed:sentence'
 
 # Compares the examples of a run with those of its checkpoint.
 CHANGES = 'vit_jax.extras.changes.data_changes'
+# Describes the accuracy of initial weights before they are fine-tuned.
+BASELINE = 'vit_jax.extras.diagnostics.baseline:describe'
 # Counts the operations of a model and its training for one image.
 FLOPS = 'vit_jax.extras.plan.model_flops:per_image'
 # Finds the peak figures and cores of a device kind.

@@ -137,8 +137,10 @@ def test_a_resumed_run_keeps_its_microbatches_if_they_fit(experiment):
 
 
 @pytest.mark.parametrize(('message', 'error', 'words'), [
-    ('RESOURCE_EXHAUSTED: Out of memory', ValueError,
-     'evaluator test ran out .* 120.*--config.evals.test.batch_size'),
+    *((text, ValueError,
+       'evaluator test ran out .* 120.*--config.evals.test.batch_size')
+      for text in ('RESOURCE_EXHAUSTED: Out of memory',
+                   'INTERNAL: YNNPACK operation failed: error')),
     ('INTERNAL: a bug', jax.errors.JaxRuntimeError, 'INTERNAL')])
 def test_out_of_memory_errors_name_the_setting(message, error, words):
   def fail(params, on_batch):

@@ -1,6 +1,7 @@
 """Initial weights replace every copy of the initial parameters."""
 
 import jax
+import ml_collections
 import numpy as np
 import pytest
 
@@ -79,7 +80,10 @@ def test_a_mapping_of_settings_is_the_same_as_flags():
            'total={"epochs": 1}', 'data.allow_fewer=true', 'data.split=train']
   configs = [vit_jax.build(toy.config(), overrides).config
              for overrides in (settings, flags)]
-  assert configs[0] == configs[1] != vit_jax.build(toy.config()).config
+  default = vit_jax.build(toy.config()).config
+  assert configs[0] == configs[1] != default
+  assert vit_jax.build(ml_collections.ConfigDict(toy.config())).config == (
+      default)
 
 
 def test_an_own_loop_does_not_know_where_a_stage_is():

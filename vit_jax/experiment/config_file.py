@@ -72,9 +72,16 @@ def read(specification: str) -> dict[str, Any]:
     raise UserError(
         f'get_config() of {path} must return an ml_collections.ConfigDict, '
         f'but returned {type(config).__name__}.')
-  plain = json.loads(config.to_json())
-  registry.allow_named(plain, folder=str(folders[0]))
-  return plain
+  found = plain(config)
+  registry.allow_named(found, folder=str(folders[0]))
+  return found
+
+
+def plain(
+    config: Mapping[str, Any] | ml_collections.ConfigDict) -> dict[str, Any]:
+  """Returns the content of a config as plain data."""
+  return (json.loads(config.to_json())
+          if isinstance(config, ml_collections.ConfigDict) else dict(config))
 
 
 def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:

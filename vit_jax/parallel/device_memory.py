@@ -22,7 +22,8 @@ MIB = 2**20
 # The TPU compiler writes binary units: '40.1G' is 40.1 * 2**30 bytes.
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40, 'P': 2**50}
 _SIZE = r'(\d+(?:\.\d+)?)([KMGTP]?)i?B?'
-_EXHAUSTED = 'RESOURCE_EXHAUSTED'
+# A kernel of XLA for CPUs fails so if it cannot allocate its buffers.
+_EXHAUSTED = ('RESOURCE_EXHAUSTED', 'YNNPACK operation failed')
 _OUT_OF_MEMORY = (
     rf'Used {_SIZE} of {_SIZE} hbm',
     rf'temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\)',
@@ -40,7 +41,7 @@ def explain_shortage(
       f'{what} ran out of device memory. {advice} '
       f'({exceptions.first_line(error)})') if (
           isinstance(error, jax.errors.JaxRuntimeError)
-          and _EXHAUSTED in str(error)) else None)
+          and any(text in str(error) for text in _EXHAUSTED)) else None)
 
 
 def free_bytes(mesh: jax.sharding.Mesh) -> int | None:
@@ -93,7 +94,7 @@ def parse_out_of_memory(message: str) -> tuple[int, int] | None:
 
   Returns None if the error is not about memory.
   """
-  if _EXHAUSTED not in message:
+  if _EXHAUSTED[0] not in message:
     return None
   for pattern in _OUT_OF_MEMORY:
     match = re.search(pattern, message, flags=re.DOTALL | re.IGNORECASE)

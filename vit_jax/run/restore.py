@@ -107,6 +107,8 @@ def _init(
   else:
     params, counters.origin = weights.read(), weights.address
     state, message = fit_weights.start(experiment, weights.with_params(params))
+    if baseline := registry.optional(registry.BASELINE):
+      message += f'\n{baseline(experiment, state.params)}'.rstrip()
     if experiment.config.lora.rank:
       counters.base = checksums.identity(params)
   return frozen_weights.add(experiment, state), Start(

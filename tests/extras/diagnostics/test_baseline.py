@@ -1,0 +1,35 @@
+"""The line about initial features is that of the evaluator `knn`."""
+
+import pytest
+
+from tests import pictures
+from tests import toy as toy_lib
+from vit_jax.extras.diagnostics import baseline
+
+
+@pytest.mark.parametrize('most', [5_000, 100])
+def test_the_baseline_is_the_accuracy_of_knn_on_at_most_so_many_images(
+    most, monkeypatch):
+  monkeypatch.setattr(baseline, 'MOST', most)
+  experiment = toy_lib.build(evals={'test': {}, 'knn': {'name': 'knn'}})
+  params = experiment.init_state().params
+  text = baseline.describe(experiment, params)
+  if most == 100:
+    assert '100 images of test by the nearest of 100 training images' in text
+  else:
+    accuracy = experiment.evaluate('knn', params).metrics['accuracy']
+    assert text.startswith(f'baseline: {accuracy:.2%} of 360 images of test')
+
+
+@pytest.mark.parametrize('changes', [
+    {'evals': {}}, {'evals': {'test': {'split': 'train'}}},
+    {'objective': {'loss': 'sigmoid'}, 'data': {'source': 'labels.csv', 'target': 'multi',
+              'table': {'separator': ' '}}}])
+def test_other_runs_have_no_baseline(changes, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  if 'data' in changes:
+    pictures.write_table(tmp_path, 'label,split', [
+        f'{label},{split}' for split in ('train', 'test')
+        for label in ('a b', 'b', 'a')])
+  experiment = toy_lib.build(**{'evals': {'test': {}}, **changes})
+  assert baseline.describe(experiment, experiment.init_state().params) == ''

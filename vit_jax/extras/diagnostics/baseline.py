@@ -1,0 +1,56 @@
+"""Baseline of fine-tuning: k-NN accuracy of the initial, frozen features.
+
+A run that ends below it has lost more than it learned.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from vit_jax import console
+from vit_jax import data
+from vit_jax import types
+from vit_jax.data.splits import split_strings
+from vit_jax.evals import knn
+from vit_jax.experiment import experiment as experiment_lib
+
+MOST = 5_000  # Training images, and test images.
+
+
+def describe(
+    experiment: experiment_lib.Experiment, params: types.Params) -> str:
+  """Returns a line for the start of a run from weights, or ''.
+
+  Only for runs with one label per image, and an evaluator of their accuracy on
+  images that are not trained on.
+  """
+  config, train = experiment.config, experiment.dataset
+  name = next((name for name, section in config.evals.items() if (
+      section.name == 'classification' and not section.source)), None)
+  if name is None or train.multi_label or train.masks or train.is_unlabelled:
+    return ''
+  test = experiment.data_of(name)
+  if train.overlaps(test):
+    return ''
+  samples = {one.split: _sample(one) for one in (train, test)}
+  section = knn.KnnConfig(
+      split=test.split, train_split=train.split,
+      k=min(knn.KnnConfig.k, len(samples[train.split])),
+      batch_size=config.evals[name].batch_size)
+  metrics = dataclasses.replace(
+      experiment, open_data=lambda split, source, **_: (samples[split], None),
+      config=dataclasses.replace(config, evals={'baseline': section}),
+  ).evaluate('baseline', params).metrics
+  return (f'baseline: {metrics["accuracy"]:.2%} of {len(samples[test.split]):,}'
+          f' images of {test.split} by the nearest of '
+          f'{console.format_count(len(samples[train.split]), "training image")}'
+          ', from the frozen features')
+
+
+def _sample(dataset: data.Dataset) -> data.Dataset:
+  """Returns at most `MOST` examples, evenly spaced."""
+  count = dataset.num_examples
+  if count <= MOST:
+    return dataset
+  return dataclasses.replace(dataset, source=split_strings.Subset(
+      ((dataset.source, np.linspace(0, count - 1, MOST).astype(int)),)))
