@@ -114,7 +114,8 @@ def test_features_of_a_layer_are_its_outputs(model):
   np.testing.assert_allclose(
       model.features(image, layer='patches:1').reshape(1, 16, 12),
       layers[0][:, 1:], rtol=1e-3)
-  axial = make(axial=True, pooling='average')
+  axial = make(**random_models.TINY, name='ablation', axial=True,
+               pooling='average')
   assert axial.features(image, layer='patches:1').shape == (1, 4, 4, 12)
 
 
