@@ -1,6 +1,5 @@
 """Problems planted in a dataset are found, and nothing is changed."""
 
-import dataclasses
 import pathlib
 import re
 import shutil
@@ -15,7 +14,6 @@ import pytest
 from tests import hostile
 from tests import in_memory
 from tests import leaves
-from tests import own_data
 from tests import pictures
 from vit_jax import data
 from vit_jax import registry
@@ -128,21 +126,6 @@ def test_each_kind_of_duplicate_is_found_and_nothing_else(checked):
   assert second.across_splits and not second.identical
   assert second.min_similarity >= 0.9
   assert not (last.across_splits or last.labels_differ)
-
-
-def test_groups_of_duplicates_are_listed_with_whole_names(checked, capsys):
-  report, _ = checked
-  group, name = report.duplicates[0], 'x' * 200
-  example = dataclasses.replace(group.examples[0], key=name)
-  group = dataclasses.replace(group, examples=(example,) * 6)
-  output.show(dataclasses.replace(report, duplicates=(group,) * 12))
-  lines = capsys.readouterr().out.splitlines()
-  first = lines.index('Groups of duplicates: 12') + 1
-  assert lines[first:first + 6] == [
-      f'- {group.description}',
-      *[f'  {example.split}: {name} ({example.label})'] * 4,
-      '  ... and 2 more']
-  assert '... and 2 more groups' in lines
 
 
 def test_a_wrong_label_is_the_most_suspicious(checked):
@@ -262,16 +245,6 @@ def test_a_check_without_labels_says_so(tmp_path):
   assert 'Labels are not checked: ' in report.description
   assert report.label_kind == 'none' and not report.classes
   assert report.labels_not_compared == 'there are no labels'
-
-
-def test_class_folders_without_images_are_named(tmp_path):
-  pictures.save_all(tmp_path, [f'{name}/{i}.png' for i, name in enumerate(
-      'abab')])
-  own_data.write(tmp_path / 'c', *(f'{i}.HEIC' for i in range(12)))
-  report, _ = _check(tmp_path)
-  finding, = (one for one in report.findings if one.kind == 'without_images')
-  assert finding.count == 1 and finding.harmful
-  assert finding.text.endswith('c (12 .heic)')
 
 
 UINT16 = {'channels': 1, 'dtype': 'uint16'}

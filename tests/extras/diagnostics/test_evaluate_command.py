@@ -44,13 +44,6 @@ def pets(evaluate, tmp_path):  # noqa: F811
   return evaluate_on
 
 
-def test_a_shift_needs_classes_of_the_model(
-    one_device, pets, capsys):
-  assert pets(['ant', 'cat', 'dog'], '--evaluators=shift')[0] == 2
-  error = ' '.join(capsys.readouterr().err.split())
-  assert 'data test): ant, cat, dog; only here: ant' in error
-
-
 @pytest.mark.parametrize(('names', 'share'), [
     (['cat', 'dog', 'emu'], 3 / 7), (['cat', 'dog'], 3 / 5)])
 def test_the_order_of_the_classes_does_not_matter(

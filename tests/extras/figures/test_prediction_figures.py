@@ -7,7 +7,6 @@ from PIL import Image
 import pytest
 
 from vit_jax.evals import evaluator
-from vit_jax.extras import plots
 from vit_jax.extras.figures import evaluation_figures as figures
 from vit_jax.extras.figures import model_figures
 from vit_jax.extras.figures import prediction_figures
@@ -58,16 +57,6 @@ def test_each_target_has_a_panel(tmp_path, texts):
   prediction_figures.scatter(pairs, path, names=['age', 'cost, $'], title='val')
   assert 'age: n = 2, R² = 0.375\nmean absolute error 0.75' in texts
   assert {'val', r'cost, \$: no labels'} <= set(texts)
-
-
-def test_a_title_fits_above_a_single_image(tmp_path, monkeypatch):
-  saved = []
-  monkeypatch.setattr(plots, 'save', lambda fig, path: saved.append(fig))
-  prediction_figures.mistakes(
-      [np.zeros((4, 4, 3), np.uint8)], ['name'], tmp_path / 'x.png',
-      title='corruptions_by_class')
-  title, = saved[0].texts
-  assert title.get_window_extent().width < saved[0].bbox.width
 
 
 @pytest.mark.filterwarnings('error')

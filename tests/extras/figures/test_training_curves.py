@@ -92,21 +92,6 @@ def test_runs_without_metrics_are_an_error(tmp_path):
   assert not (tmp_path / 'curves.png').exists()
 
 
-def test_characters_are_taken_from_any_font_or_shown_as_codes(
-    draw, monkeypatch, recwarn):
-  from matplotlib import font_manager
-  monkeypatch.setattr(font_manager.fontManager, 'ttflist', [
-      font for font in font_manager.fontManager.ttflist
-      if font.name.startswith(('DejaVu Sans', 'STIX', 'Last Resort'))])
-  plots._find_font.cache_clear()
-  # Only STIXGeneral has the second one, and none has the last two.
-  name = 'кошка \u1d81 馬🐦'
-  fig = draw({name: make_rows(num_points=2)})
-  plots._find_font.cache_clear()
-  assert labels(fig)[0] == 'кошка \u1d81 \\u99ac\\U0001f426'
-  assert not list(recwarn)
-
-
 def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):
   figures = []
   for names in (['precision_at_1', 'mean_average_precision'],
@@ -122,16 +107,6 @@ def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):
               ['Loss', 'Root mean square error', 'R²'],
               ['Loss', 'Mean IoU', 'Feature rank']]
   assert figures[1].axes[2].get_ylim()[0] == -1
-
-
-def test_dollars_in_names_are_not_formulas(draw):
-  rows = [{**row, 'a$b$/loss': 1.0} for row in make_rows(num_points=2)]
-  # As a formula, an unknown command would be an error.
-  fig = draw({r'$\run$': rows, 'one $': rows})
-  for text in fig.legends[0].get_texts():
-    shown, is_math = text._preprocess_math(text.get_text())
-    assert not is_math
-    assert shown in (r'$\run$', 'one $', 'train', 'val', 'a$b$')
 
 
 def test_noise_does_not_fill_an_axis_and_training_is_dashed(draw):

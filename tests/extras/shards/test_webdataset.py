@@ -2,7 +2,6 @@
 
 import json
 import os
-import tarfile
 
 import pytest
 
@@ -150,15 +149,6 @@ def test_a_truncated_tar_is_an_error(tmp_path, cut):
   path.write_bytes(content[:end + 512 - cut])
   with pytest.raises(ValueError, match=f'{path} is truncated, or not a tar'):
     own_data.open_path(path)
-
-
-def test_links_are_an_error(tmp_path):
-  with tarfile.open(tmp_path / 'a.tar', 'w') as tar:
-    member = tarfile.TarInfo('9.png')
-    member.type, member.linkname = tarfile.SYMTYPE, '/etc/passwd'
-    tar.addfile(member)
-  with pytest.raises(ValueError, match="the link '9.png'.*--dereference"):
-    own_data.open_path(tmp_path / 'a.tar')
 
 
 def test_tars_may_have_a_split_in_their_json(tmp_path):

@@ -49,15 +49,6 @@ def test_satellite_weights_are_recognized_by_their_name(
   assert loaded.settings['mean'] == loaded.settings['std'] == origin
 
 
-def test_the_size_of_images_is_reported_beside_that_of_the_positions(tmp_path):
-  random_models.make_tiny().save(tmp_path / 'x')
-  for resolution, words in ((32, 'images 32x32,'), (
-      64, 'images 64x64 (positions of 32x32),')):
-    model = vit_jax.load(tmp_path / 'x', log=None, resolution=resolution)
-    for text in (model.summary[1], repr(model)):
-      assert words in text
-
-
 @pytest.mark.parametrize(('config', 'origin'), [
     (None, 'assumed, as ViT-Ti has (if wrong, all outputs are wrong)'),
     ({'architecture': 'vit_tiny_patch16_224'},
@@ -73,12 +64,6 @@ def test_the_origin_of_the_heads_is_reported(
       pathlib.Path('x'), 'timm', resolution=(224, 224), variant='Ti/16',
       num_classes=1))
   assert loaded.settings['num_heads'] == origin
-
-
-def test_heads_in_the_shapes_of_arrays_are_inferred(tmp_path):
-  loaded = load(tmp_path, 'npz', {})
-  assert '  inferred from the arrays: num_heads=2' in loaded.summary
-  assert '\n'.join(loaded.summary).count('num_heads') == 1
 
 
 @pytest.mark.parametrize(('labels', 'noun'), [
@@ -101,11 +86,3 @@ def test_a_run_declares_its_settings_unless_they_are_given(tmp_path):
       'labels=a, b, c, d, ..., num_heads=2']
   assert given(vit_jax.load(
       tmp_path / 'x', log=None, ops=[{'op': 'resize'}])) == {'ops'}
-
-
-def test_a_copied_npz_names_the_file_that_it_lacks(tmp_path):
-  random_models.make_tiny(num_classes=5).save(tmp_path / 'x.npz', form='npz')
-  for copied in (False, True):
-    text = '\n'.join(foreign.load(tmp_path / 'x.npz').summary)
-    assert ('no x.json beside it' in text) == copied
-    (tmp_path / 'x.json').unlink(missing_ok=True)
