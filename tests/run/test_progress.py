@@ -33,15 +33,6 @@ def test_without_a_terminal_each_update_is_one_line():
   assert '\033' not in text_of(console)
 
 
-def test_brackets_are_kept_and_lines_fit_80_columns_without_a_terminal():
-  console, text = make_console(), 'kernel [768, 3072] [/b] ' * 9
-  with progress_lib.Progress(10, console=console) as progress:
-    progress.print(text)
-  shown = text_of(console)
-  assert shown.split() == text.split()
-  assert max(map(len, shown.splitlines())) <= 80
-
-
 def test_a_starved_run_is_told_the_remedy_once():
   console = make_console()
   with progress_lib.Progress(100, console=console) as progress:

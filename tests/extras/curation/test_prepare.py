@@ -130,15 +130,6 @@ def test_shards_keep_groups_without_further_settings(tmp_path):
     _made(tmp_path)
 
 
-def test_hold_outs_and_samples_that_are_prepared_have_whole_groups(tmp_path):
-  pictures.save_all(tmp_path / 'photos', [
-      f'{"ab"[p % 2]}/P{p}_{k}.png' for p in range(24) for k in range(3)])
-  assert _prepare(tmp_path / 'photos', tmp_path, r'--set=group=(P\d+)_',
-                  '--set=num_examples=30') == 0
-  train, test = ({*_groups(tmp_path, split)} for split in ('train', 'test'))
-  assert len(train) == 10 and test and not train & test
-
-
 def test_images_without_labels_are_prepared(tmp_path):
   photos = pictures.save_all(
       tmp_path / 'photos', [f'{i}.png' for i in range(20)])

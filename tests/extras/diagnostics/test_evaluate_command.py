@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-from PIL import Image
 import pytest
 
 from tests import pictures
@@ -18,44 +17,6 @@ from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import run as run_lib
 from vit_jax.experiment.config_file import read as read_config
-from vit_jax.inference import load as load_lib
-
-
-@pytest.fixture
-def pets(evaluate, tmp_path):  # noqa: F811
-  """A model of dog, emu and cat that always predicts dog, and other data."""
-  model = load_lib.create(num_classes=3, resolution=8, **toy.CONFIG['model'])
-  model.params['head']['dense']['bias'] = np.float32([1, 0, 0])
-  dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, labels=('dog', 'emu', 'cat'))).save(tmp_path / 'model')
-  config = toy.write(tmp_path / 'pets.py', batch_size=8,
-                     evals={'test': {'split': 'test'}})
-
-  def evaluate_on(names, *flags):
-    for name in names:
-      for split in ('train', 'test'):
-        for i in range(2 + (name == 'dog')):
-          pictures.save(tmp_path / 'data' / split / name / f'{i}.png',
-                        Image.new('RGB', (8, 8)))
-    return evaluate(
-        f'--workdir={tmp_path}/model', f'--config={config}',
-        f'--config.data.source={tmp_path}/data', *flags)
-
-  return evaluate_on
-
-
-@pytest.mark.parametrize(('names', 'share'), [
-    (['cat', 'dog', 'emu'], 3 / 7), (['cat', 'dog'], 3 / 5)])
-def test_the_order_of_the_classes_does_not_matter(
-    one_device, pets, names, share, capsys):
-  status, figures = pets(names, '--evaluators=shift,confusion')
-  assert status == 0
-  for name in 'shift', 'confusion':
-    assert figures['metrics'][f'{name}/accuracy'] == pytest.approx(share)
-  confusion = figures['tables']['confusion']['confusion']
-  assert confusion[0][0] == 3 and confusion[2][0] == 2
-  out = capsys.readouterr().out
-  assert 'Classes of lowest F1' in out and 'Most frequent confusions' in out
 
 
 def save_with_activation(run, activation, path):

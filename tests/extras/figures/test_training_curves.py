@@ -109,16 +109,6 @@ def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):
   assert figures[1].axes[2].get_ylim()[0] == -1
 
 
-def test_noise_does_not_fill_an_axis_and_training_is_dashed(draw):
-  fig = draw({'run': [
-      {'step': i, 'train/accuracy': 0.995 + 1e-3 * (i % 2),
-       'test/accuracy': 0.99} for i in range(1, 9)]})
-  axes, = fig.axes
-  low, high = axes.get_ylim()
-  assert low < 0.91 and high < 1.01
-  assert [line.get_linestyle() for line in axes.lines] == ['--', '-']
-
-
 @pytest.mark.parametrize('suffix', ['svg', 'pdf'])
 def test_the_suffix_determines_the_format(suffix, tmp_path):
   path = tmp_path / f'curves.{suffix}'

@@ -66,15 +66,6 @@ def test_the_origin_of_the_heads_is_reported(
   assert loaded.settings['num_heads'] == origin
 
 
-@pytest.mark.parametrize(('labels', 'noun'), [
-    (('age',), 'target'), ((), 'output')])  # The latter as in a tower of CLIP.
-def test_regressions_have_named_targets(labels, noun):
-  model = random_models.make(
-      {**random_models.TINY, 'num_classes': 1}, side=32, activation='none',
-      labels=labels)
-  assert f'  model: 1 {noun}, ' in model.summary[1]
-
-
 def test_a_run_declares_its_settings_unless_they_are_given(tmp_path):
   random_models.make_tiny(num_classes=5).save(tmp_path / 'x')
   lines = []
