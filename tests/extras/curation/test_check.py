@@ -213,32 +213,6 @@ def test_multichannel_images_are_shown_and_compared(tmp_path):
   assert 'data:image/png;base64' in text
 
 
-def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
-  whole = pictures.picture(7)
-  for i in range(9):  # All with different bytes.
-    pictures.save(tmp_path / f'train/lying/{i}.jpg', whole, quality=70 + 3 * i)
-  pictures.save(tmp_path / 'train/upright/other.png', _striped(1, lying=False))
-  for place in ('test/upright/leak.jpg', 'train/upright/wrong.jpg'):
-    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / place).write_bytes(
-        (tmp_path / 'train/lying/4.jpg').read_bytes())
-  report, text = _check(tmp_path)
-  group, = report.duplicates
-  assert len(group.examples) == 11 and not group.identical
-  assert group.identical_across_splits
-  assert {'test/upright/leak.jpg', 'train/upright/wrong.jpg'} <= _keys(
-      group.examples[:3])
-  found = {finding.kind: finding for finding in report.findings}
-  for kind in ('across_splits', 'labels_differ'):
-    assert (found[kind].unit, found[kind].count) == ('groups', 1)
-    assert found[kind].text.startswith('1 group of duplicates (11 images) ')
-  assert (found['copies'].unit, found['copies'].count) == ('images', 10)
-  written = report.to_json()['duplicates'][0]
-  assert written['identical_across_splits'] and not written['identical']
-  cards = text[:text.index('Suspicious labels')]
-  assert 'leak.jpg' in cards and 'wrong.jpg' in cards
-
-
 def test_a_check_without_labels_says_so(tmp_path):
   report, _ = _check(pictures.save_all(
       tmp_path, [f'{i}.png' for i in range(20)]))

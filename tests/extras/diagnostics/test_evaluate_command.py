@@ -1,6 +1,7 @@
 """Command `evaluate` with the evaluators of the leaf."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -46,19 +47,20 @@ def test_probabilities_are_those_of_predict(
       np.square(found - np.eye(10)[list(labels)]).sum(-1).mean(), rel=1e-3)
 
 
-@pytest.fixture
-def findings(tmp_path):
-  """The config of a finished run on images with two labels each."""
-  table = pictures.write_table(tmp_path, 'bee,ant,split', [
+@pytest.fixture(scope='module')
+def findings(one_device, tmp_path_factory):
+  """The folder of the config of a finished run on images with two labels."""
+  folder = tmp_path_factory.mktemp('findings')
+  table = pictures.write_table(folder, 'bee,ant,split', [
       f'{i % 2},{i % 3 // 2},{("train", "test")[i % 12 > 7]}'
       for i in range(24)])
   path = toy.write(
-      tmp_path / 'config.py', batch_size=8, model={'pooling': 'average'},
+      folder / 'config.py', batch_size=8, model={'pooling': 'average'},
       objective={'name': 'supervised', 'loss': 'sigmoid'},
       data={'source': str(table), 'target': 'multi',
             'table': {'label': 'bee,ant'}})
-  run_lib.train(toy.build(**read_config(path)), tmp_path / 'run')
-  return path
+  run_lib.train(toy.build(**read_config(path)), folder / 'run')
+  return folder
 
 
 @pytest.mark.parametrize(('flags', 'sensitivity'), [
@@ -66,7 +68,7 @@ def findings(tmp_path):
     (['--config.evals.roc.threshold_split=train'], 0)])
 def test_thresholds_of_a_finished_run_are_stored_and_applied(
     evaluate, one_device, findings, tmp_path, capsys, flags, sensitivity):  # noqa: F811
-  run = tmp_path / 'run'
+  run = shutil.copytree(findings / 'run', tmp_path / 'run')
   assert vit_jax.load(run, log=None).thresholds == (0.5, 0.5)
   status, figures = evaluate(
       f'--workdir={run}', '--evaluators=roc', *flags, '--store-thresholds')
@@ -78,13 +80,14 @@ def test_thresholds_of_a_finished_run_are_stored_and_applied(
   model = vit_jax.load(run, log=None)
   assert dict(zip(model.preprocess.labels, model.thresholds)) == {
       name: metrics[f'roc/threshold_{name}'] for name in ('ant', 'bee')}
-  assert main.main(['predict', f'--model={run}', f'{tmp_path}/0.png']) == 0
+  assert main.main(['predict', f'--model={run}', f'{findings}/0.png']) == 0
   printed = capsys.readouterr().out
   for threshold in model.thresholds:
     assert f'{100 * threshold:.1f} %' in printed
   # The run still resumes from the checkpoint.
-  assert run_lib.train(toy.build(**{
-      **read_config(findings), 'total': {'steps': 3}}), run)['steps'] == 3
+  config = read_config(f'{findings}/config.py')
+  assert run_lib.train(
+      toy.build(**{**config, 'total': {'steps': 3}}), run)['steps'] == 3
 
 
 @pytest.mark.parametrize(('flags', 'words'), [

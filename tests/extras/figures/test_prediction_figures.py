@@ -37,20 +37,6 @@ def test_confusion_is_drawn_at_any_number_of_classes(tmp_path, classes):
   assert path.stat().st_size > 5_000
 
 
-def test_few_classes_show_names_and_counts(tmp_path, texts):
-  matrix = np.array([[8, 2, 0], [1, 1234, 0], [0, 0, 0]])
-  prediction_figures.confusion(
-      matrix, tmp_path / 'x.png', names=['cat', 'dog', 'owl'], title='test')
-  assert {'cat', 'dog', 'owl', '8', '2', '1,234',
-          'test: 99.76 % of 1,245 correct'} <= set(texts)
-
-
-def test_reliability_shows_the_error_and_accepts_empty_bins(tmp_path, texts):
-  table = np.array([[0, np.nan, np.nan], [30, 0.5, 0.4], [10, 0.9, 1.0]])
-  prediction_figures.reliability(table, tmp_path / 'x.png', title='val')
-  assert 'val: calibration error 10.00 %' in texts
-
-
 def test_each_target_has_a_panel(tmp_path, texts):
   pairs = np.array([[[1.0, 2.0], [np.nan, 1.0]], [[3.0, 3.5], [np.nan, 2.0]]])
   path = tmp_path / 'answers.png'

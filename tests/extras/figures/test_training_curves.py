@@ -7,16 +7,10 @@ from PIL import Image
 import pytest
 
 from vit_jax import metrics
-from vit_jax.evals import features
-from vit_jax.evals import regression
 from vit_jax.extras import plots
 from vit_jax.extras.figures import training_curves
 
-_IOU = metrics.Metric('mean_iou', 'Mean IoU', is_fraction=True)
-DECLARED = (
-    metrics.LOSS, metrics.ACCURACY, metrics.PRECISION_AT_1,
-    *regression.RegressionConfig().metrics(), _IOU,
-    *features.SPREAD, metrics.MEAN_AVERAGE_PRECISION)
+DECLARED = metrics.LOSS, metrics.ACCURACY
 
 
 def make_rows(*, num_points=20, scale=1.0):
@@ -90,23 +84,6 @@ def test_runs_without_metrics_are_an_error(tmp_path):
     training_curves.draw(
         {'empty': []}, tmp_path / 'curves.png', declared=DECLARED)
   assert not (tmp_path / 'curves.png').exists()
-
-
-def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):
-  figures = []
-  for names in (['precision_at_1', 'mean_average_precision'],
-                ['root_mean_square_error', 'r2'],
-                ['mean_iou', 'feature_rank']):
-    rows = [{'step': step, 'train/loss': 1.0, **{
-        f'test/{name}': -9.0 * (step == 1) for name in names}}
-            for step in (1, 2)]
-    figures.append(draw({'run': rows}))
-  assert [[axes.get_title(loc='left') for axes in fig.axes]
-          for fig in figures] == [
-              ['Loss', 'Precision at 1', 'Mean average precision'],
-              ['Loss', 'Root mean square error', 'R²'],
-              ['Loss', 'Mean IoU', 'Feature rank']]
-  assert figures[1].axes[2].get_ylim()[0] == -1
 
 
 @pytest.mark.parametrize('suffix', ['svg', 'pdf'])

@@ -48,6 +48,7 @@ def test_a_variant_has_the_heads_that_the_weights_declare(
   assert stages[''].model.num_heads == 3
 
 
+@pytest.mark.slow  # Trains.
 def test_the_distillation_token_and_its_head_learn(tmp_path):
   teacher = random_models.save_near_initial(
       tmp_path / 'teacher', num_classes=10, resolution=8, width=8, depth=1,

@@ -24,17 +24,6 @@ def given(loaded):
           if origin == weights_lib.GIVEN}
 
 
-def test_settings_are_reported_unless_they_are_given(tmp_path):
-  loaded = load(tmp_path, 'dinov2', {'layer_scale': 1.0, 'num_classes': 0},
-                num_heads=2, crop=0.5)
-  assert loaded.summary[-3:] == (
-      '  assumed, as for a Hugging Face DINOv2: mean=(0.485, 0.456, 0.406), '
-      'std=(0.229, 0.224, 0.225)',
-      '  assumed: ops=resize(size=(64, 64)), central_crop(size=(32, 32))',
-      '  overrides: num_heads=2, crop=0.5')
-  assert given(loaded) == {'num_heads'}
-
-
 @pytest.mark.parametrize(('name', 'mean', 'origin'), [
     ('vitl16-sat493m', 0.430, 'assumed, as its name has sat493m'),
     ('vitl16-lvd1689m', 0.485, 'assumed, as for a Hugging Face DINOv3')])
