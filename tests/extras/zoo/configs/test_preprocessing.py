@@ -1,7 +1,5 @@
 """One record of image operations, for evaluation and for every other user."""
 
-import pathlib
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,6 @@ from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
 from vit_jax.weights import overrides as overrides_lib
 
-ROOT = pathlib.Path(__file__).parents[4]
 MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 8,
          'num_classes': 2, 'position': 'none'}
 # The sizes of these images are not those of any operation.
