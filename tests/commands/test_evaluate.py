@@ -21,8 +21,7 @@ from vit_jax.inference import load as load_lib
 def config_file(tmp_path_factory):
   return toy.write(
       tmp_path_factory.mktemp('config') / 'toy.py', batch_size=40,
-      model={'pooling': 'average'}, data={'shapes': {
-          'num_examples': 32, 'num_test_examples': 16, 'label': 'single'}},
+      model={'pooling': 'average'},
       evals={'half': {'split': 'test[:50%]'},
              'absent': {'source': '/no/such/folder'}})
 
@@ -64,14 +63,20 @@ def test_evaluators_are_selected_by_name_or_kind(evaluate, trained, capsys):
   assert 'fewshot: digits test, 360 images' in capsys.readouterr().out
 
 
-def test_another_source_is_evaluated(evaluate, trained, tmp_path):
+def table(folder, classes):
+  """Writes 10 images for training and 2 for tests, and returns their table."""
   for i in range(12):
-    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
-  (tmp_path / 'all.csv').write_text('\n'.join(['path,label,split', *(
-      f'{i}.png,{i % 10},{"train" if i < 10 else "test"}' for i in range(12))]))
+    pictures.save(folder / f'{i}.png', pictures.picture(i, side=8))
+  (folder / 'all.csv').write_text('\n'.join(['path,label,split', *(
+      f'{i}.png,{classes[i % len(classes)]},{"train" if i < 10 else "test"}'
+      for i in range(12))]))
+  return folder / 'all.csv'
+
+
+def test_another_source_is_evaluated(evaluate, trained, tmp_path):
+  source = table(tmp_path, '0123456789')
   status, figures = evaluate(
-      f'--workdir={trained}', '--evaluators=half',
-      f'--source={tmp_path}/all.csv')
+      f'--workdir={trained}', '--evaluators=half', f'--source={source}')
   assert (status, figures['metrics']['half/examples']) == (0, 2)
 
 
@@ -149,7 +154,7 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
         key: array for key, array in file.items()
         if not key.startswith('head')})
   for path, source, words in (
-      (foreign, 'shapes', '--evaluators=knn'),
+      (foreign, table(tmp_path, 'abc'), '--evaluators=knn'),
       (tmp_path / 'headless.npz', 'digits', 'head/dense/kernel')):
     shared = (f'--workdir={path}', f'--config={config_file}',
               f'--config.data.source={source}', '--config.model.num_heads=2')

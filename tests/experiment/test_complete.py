@@ -75,14 +75,6 @@ def test_an_evaluator_that_is_added_is_accepted_in_the_config(name):
   assert name in _choose(splits, best='', stop_below=stop)[1]
 
 
-def test_an_evaluator_called_as_the_validation_split_is_noted_if_it_is_not():
-  notes = []
-  chosen = _choose(('train', 'val', 'test'), evals={'val': TEST},
-                   note=notes.append)
-  assert chosen == ('', {'val': ''})
-  assert 'no best checkpoint is kept, because evals.val does not' in notes[0]
-
-
 @pytest.mark.parametrize(('steps', 'best', 'log', 'count'), [
     # An evaluation reads as many images, 360, as 45 steps.
     (5, False, 1, 1), (100, False, 10, 2), (100, True, 10, 1),

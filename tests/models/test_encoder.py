@@ -53,6 +53,7 @@ def loss_and_gradients(model, params, *, train=False, images=IMAGES):
 RANDOM = {'dropout': 0.2, 'attention_dropout': 0.2, 'stochastic_depth': 0.3}
 COMPILED = [{'unroll': 2}, {'remat': 'attention'}, {'remat': 'dots'},
             {'remat': 'full'}, {'remat': 'attention', 'unroll': 3}]
+QUICK = COMPILED[0], COMPILED[-1]
 
 
 # With dropout of attention weights, no form would recompute them.
@@ -64,7 +65,9 @@ def scanned(params):
   return loss_and_gradients(build(**DROPPED), params, train=True)
 
 
-@pytest.mark.parametrize('how', COMPILED, ids=str)
+@pytest.mark.parametrize('how', [
+    pytest.param(how, marks=[pytest.mark.slow] * (how not in QUICK))
+    for how in COMPILED], ids=str)
 def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
   outputs, grads = scanned
   got, got_grads = loss_and_gradients(

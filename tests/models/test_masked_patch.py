@@ -22,8 +22,8 @@ def init(model):
 
 
 @pytest.mark.parametrize(('section', 'decoder'), [
-    ({'name': 'ablation', 'cls': True, 'pooling': 'attention',
-      'position_at': 'layers'}, None),
+    pytest.param({'name': 'ablation', 'cls': True, 'pooling': 'attention',
+                  'position_at': 'layers'}, None, marks=pytest.mark.slow),
     ({}, factory.parse({**SECTION, 'width': 8, 'depth': 1}))],
     ids=['', 'decoder'])
 def test_vit_outputs_and_parameter_names_are_unchanged(section, decoder):

@@ -9,7 +9,7 @@ from tests.optim import test_optimizers
 
 @pytest.mark.parametrize('section, words', [
     ({'name': 'adm'}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? "
-                      'Known: adam, sgd, muon, '),
+                      'Known: adam, sgd'),
     ({'beta2': 1.0},
      'optimizer: beta2 must be at least 0 and below 1, but is 1.0.'),
     ({'name': 'sgd', 'momentum': 0, 'nesterov': True},

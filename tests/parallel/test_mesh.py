@@ -90,12 +90,3 @@ def test_presets_and_axes_fit_the_number_of_devices(section, by_devices):
   config = mesh_lib.MeshConfig(**section)
   for devices, sizes in by_devices.items():
     assert mesh_lib.resolve(config, devices, num_params=304_000_000) == sizes
-
-
-@pytest.mark.parametrize('section, words', [
-    ({}, 'data 1 x fsdp 8 x tensor 1 (preset L)'),
-    ({'fsdp': 2, 'tensor': 1}, 'data 4 x fsdp 2 x tensor 1')])
-def test_the_description_names_the_preset_if_used(section, words):
-  config, num_params = mesh_lib.MeshConfig(**section), 304_000_000
-  built = mesh_lib.build(config, num_params=num_params)
-  assert mesh_lib.describe(config, built, num_params) == words

@@ -33,28 +33,6 @@ def test_without_a_terminal_each_update_is_one_line():
   assert '\033' not in text_of(console)
 
 
-def test_brackets_are_kept_and_lines_fit_80_columns_without_a_terminal():
-  console, text = make_console(), 'kernel [768, 3072] [/b] ' * 9
-  with progress_lib.Progress(10, console=console) as progress:
-    progress.print(text)
-  shown = text_of(console)
-  assert shown.split() == text.split()
-  assert max(map(len, shown.splitlines())) <= 80
-
-
-def test_a_starved_run_is_told_the_remedy_once():
-  console = make_console()
-  with progress_lib.Progress(100, console=console) as progress:
-    for step, share in enumerate([0.4, 0.8, 0.9]):
-      progress.update(step, {'wait_share': share})
-  lines = text_of(console).splitlines()
-  assert [i for i, line in enumerate(lines) if 'note' in line] == [1]
-  assert lines[0].startswith('0/100  wait share 40.0 %')
-  assert ' '.join(' '.join(lines[1:3]).split()) == (
-      'note: training waits for images 80 % of the time; docs/performance.md '
-      'lists remedies')
-
-
 @pytest.mark.parametrize('width', [80, 120])
 def test_the_bar_fits_on_one_line(width):
   console = make_console(terminal=True, width=width)

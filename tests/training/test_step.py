@@ -120,7 +120,8 @@ def steps(vit):
 
 
 @pytest.mark.parametrize(('name', 'parts'), [
-    ('vit', 2), ('vit', 8), ('centred', 2)])
+    ('vit', 2), pytest.param('vit', 8, marks=pytest.mark.slow),
+    ('centred', 2)])
 @pytest.mark.parametrize('mask', MASKS, ids=str)
 def test_accumulation_equals_one_batch(vit, steps, name, parts, mask):
   start = (new_state(*vit, tx=SGD) if name == 'vit' else

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 import os
+import re
 from typing import Any
 
 from etils import epy
@@ -175,8 +176,9 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
     return
   keys = registry.optional(registry.KEYS) if '--config' in known else None
   # Without dashes, which would make short flags similar to any other.
-  hint = keys.nearest_flag(flag, known) if keys else registry.nearest(
-      flag.lstrip('-'), [name.lstrip('-') for name in known])
+  names = [name[2:] for name in known if name.startswith('--')]
+  hint = keys.nearest_flag(flag, known) if keys else re.sub(
+      "'(.*)'", r'--\1', registry.nearest(flag.lstrip('-'), names))
   raise UserError(
       f'Unknown flag {flag!r}.{hint} Known: {", ".join(known)}.')
 

@@ -66,7 +66,7 @@ class Metadata:
     """Returns the typed settings."""
     config = factory.parse(self.model)
     section, notes = self.preprocess or self._of_run(), ()
-    if 'ops' in section and (
+    if isinstance(section.get('ops'), (list, tuple)) and (
         earlier := registry.optional(registry.EARLIER)):
       section, notes = earlier.fixed_size(section)
     preprocess = preprocessing.parse(section)

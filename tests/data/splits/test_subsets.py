@@ -86,15 +86,6 @@ def test_classes_without_an_image_in_a_part_are_named(settings):
   assert not data.open_dataset(config, split='test[:1]').description
 
 
-def test_a_subset_of_a_known_data_set_needs_no_files():
-  config = data.parse({'source': 'jft', 'num_examples': 9_000_000})
-  planned = data.open_dataset(config, data_optional=True)
-  assert planned.num_examples == 9_000_000
-  config = data.parse({'source': 'jft', 'num_examples': 400_000_000})
-  with pytest.raises(ValueError, match='400,000,000, but jft train has 303,0'):
-    data.open_dataset(config, data_optional=True)
-
-
 DIGITS = data.DataConfig(source='digits', resolution=8)
 SHAPES = data.DataConfig(
     source='shapes',

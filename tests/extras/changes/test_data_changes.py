@@ -9,7 +9,6 @@ from etils import epath
 import numpy as np
 import pytest
 
-from tests import in_memory
 from tests import leaves
 from tests import own_data
 from tests import pictures
@@ -289,12 +288,3 @@ def test_evaluating_counts_images_that_were_trained_on(tmp_path, capsys):
     assert keys & trained
     assert (f'note: evals.test: {len(keys & trained)} of these {len(keys)} '
             'images were trained on' in text)
-
-
-def test_classes_that_are_numbered_otherwise_are_no_change(run, monkeypatch):
-  before = data_changes.record(run.build()).to_plain()
-  run.save()
-  in_memory.number_classes_backwards(monkeypatch)
-  resumed = run.resume()
-  assert resumed.examples == before
-  assert 'label' not in resumed.message and not resumed.changed_evaluators

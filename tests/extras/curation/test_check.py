@@ -1,6 +1,5 @@
 """Problems planted in a dataset are found, and nothing is changed."""
 
-import dataclasses
 import pathlib
 import re
 import shutil
@@ -15,7 +14,6 @@ import pytest
 from tests import hostile
 from tests import in_memory
 from tests import leaves
-from tests import own_data
 from tests import pictures
 from vit_jax import data
 from vit_jax import registry
@@ -130,21 +128,6 @@ def test_each_kind_of_duplicate_is_found_and_nothing_else(checked):
   assert not (last.across_splits or last.labels_differ)
 
 
-def test_groups_of_duplicates_are_listed_with_whole_names(checked, capsys):
-  report, _ = checked
-  group, name = report.duplicates[0], 'x' * 200
-  example = dataclasses.replace(group.examples[0], key=name)
-  group = dataclasses.replace(group, examples=(example,) * 6)
-  output.show(dataclasses.replace(report, duplicates=(group,) * 12))
-  lines = capsys.readouterr().out.splitlines()
-  first = lines.index('Groups of duplicates: 12') + 1
-  assert lines[first:first + 6] == [
-      f'- {group.description}',
-      *[f'  {example.split}: {name} ({example.label})'] * 4,
-      '  ... and 2 more']
-  assert '... and 2 more groups' in lines
-
-
 def test_a_wrong_label_is_the_most_suspicious(checked):
   report, _ = checked
   suspect = report.suspicious_labels[0]
@@ -230,48 +213,12 @@ def test_multichannel_images_are_shown_and_compared(tmp_path):
   assert 'data:image/png;base64' in text
 
 
-def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
-  whole = pictures.picture(7)
-  for i in range(9):  # All with different bytes.
-    pictures.save(tmp_path / f'train/lying/{i}.jpg', whole, quality=70 + 3 * i)
-  pictures.save(tmp_path / 'train/upright/other.png', _striped(1, lying=False))
-  for place in ('test/upright/leak.jpg', 'train/upright/wrong.jpg'):
-    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / place).write_bytes(
-        (tmp_path / 'train/lying/4.jpg').read_bytes())
-  report, text = _check(tmp_path)
-  group, = report.duplicates
-  assert len(group.examples) == 11 and not group.identical
-  assert group.identical_across_splits
-  assert {'test/upright/leak.jpg', 'train/upright/wrong.jpg'} <= _keys(
-      group.examples[:3])
-  found = {finding.kind: finding for finding in report.findings}
-  for kind in ('across_splits', 'labels_differ'):
-    assert (found[kind].unit, found[kind].count) == ('groups', 1)
-    assert found[kind].text.startswith('1 group of duplicates (11 images) ')
-  assert (found['copies'].unit, found['copies'].count) == ('images', 10)
-  written = report.to_json()['duplicates'][0]
-  assert written['identical_across_splits'] and not written['identical']
-  cards = text[:text.index('Suspicious labels')]
-  assert 'leak.jpg' in cards and 'wrong.jpg' in cards
-
-
 def test_a_check_without_labels_says_so(tmp_path):
   report, _ = _check(pictures.save_all(
       tmp_path, [f'{i}.png' for i in range(20)]))
   assert 'Labels are not checked: ' in report.description
   assert report.label_kind == 'none' and not report.classes
   assert report.labels_not_compared == 'there are no labels'
-
-
-def test_class_folders_without_images_are_named(tmp_path):
-  pictures.save_all(tmp_path, [f'{name}/{i}.png' for i, name in enumerate(
-      'abab')])
-  own_data.write(tmp_path / 'c', *(f'{i}.HEIC' for i in range(12)))
-  report, _ = _check(tmp_path)
-  finding, = (one for one in report.findings if one.kind == 'without_images')
-  assert finding.count == 1 and finding.harmful
-  assert finding.text.endswith('c (12 .heic)')
 
 
 UINT16 = {'channels': 1, 'dtype': 'uint16'}

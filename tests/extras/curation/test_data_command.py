@@ -4,8 +4,6 @@ import json
 import re
 import sys
 
-import numpy as np
-from PIL import Image
 import pytest
 
 from tests import own_data
@@ -39,14 +37,6 @@ def test_findings_are_in_every_format_and_fail_only_with_strict(
       'text': '1 unreadable image', 'harmful': True}
   assert re.search(r'Suspicious labels: \w+, by photos', printed)
   assert _check(photos, '--strict') == 1
-
-
-def test_12_bit_values_in_16_bit_files_are_noted(tmp_path, capsys):
-  for i in range(12):
-    pictures.save(tmp_path / 'ab'[i % 2] / f'{i}.png', Image.fromarray(
-        np.random.default_rng(i).integers(4096, size=(48, 48), dtype='uint16')))
-  assert _check(tmp_path) == 0
-  assert 'as of 12 bits' in capsys.readouterr().out
 
 
 def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):

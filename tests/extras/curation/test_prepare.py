@@ -130,15 +130,6 @@ def test_shards_keep_groups_without_further_settings(tmp_path):
     _made(tmp_path)
 
 
-def test_hold_outs_and_samples_that_are_prepared_have_whole_groups(tmp_path):
-  pictures.save_all(tmp_path / 'photos', [
-      f'{"ab"[p % 2]}/P{p}_{k}.png' for p in range(24) for k in range(3)])
-  assert _prepare(tmp_path / 'photos', tmp_path, r'--set=group=(P\d+)_',
-                  '--set=num_examples=30') == 0
-  train, test = ({*_groups(tmp_path, split)} for split in ('train', 'test'))
-  assert len(train) == 10 and test and not train & test
-
-
 def test_images_without_labels_are_prepared(tmp_path):
   photos = pictures.save_all(
       tmp_path / 'photos', [f'{i}.png' for i in range(20)])
@@ -148,14 +139,6 @@ def test_images_without_labels_are_prepared(tmp_path):
   prepared = _made(tmp_path, 'all')
   assert prepared.is_unlabelled and len(prepared) == 20
   assert 'mine has no labels' in prepared.no_labels
-
-
-def test_masks_are_reported_as_not_written(tmp_path, capsys):
-  pictures.save_all(tmp_path / 'scenes', [
-      f'{folder}/{i}.png' for folder in ('images', 'masks') for i in range(12)])
-  assert _prepare(
-      tmp_path / 'scenes', tmp_path / 'to', '--set=target=masks') == 0
-  assert 'segmentation masks are not written' in capsys.readouterr().out
 
 
 def test_pixels_are_preserved(tmp_path):
@@ -246,17 +229,6 @@ def test_unreadable_images_are_refused_until_repaired_or_left_out(
   _same(_made(tmp_path), _open(source, 'train'))
 
 
-def test_missing_files_are_unreadable(tmp_path):
-  arguments = pictures.write_table(
-      tmp_path, 'label', 'ab' * 10), tmp_path / 'to'
-  (tmp_path / '3.png').unlink()
-  (tmp_path / '3.png').symlink_to(tmp_path / 'removed.png')
-  assert _prepare(*arguments) == 2
-  assert _prepare(*arguments, '--set=unreadable=skip') == 0
-  assert sum(len(_made(tmp_path / 'to', split))
-             for split in ('train', 'test')) == 19
-
-
 @pytest.mark.parametrize(('head', 'cells'), [
     ('age', ('1.5', '-2', '', '0.1')),
     ('age,größe', ('1,2.5', '0.1,', '-7,1e-3', '3,4')),
@@ -293,15 +265,3 @@ def test_beam_writes_the_same_files(folder, tmp_path):
         path.name: path.read_bytes()
         for path in (tmp_path / runner / 'mine/1.0.0').iterdir()})
   assert contents[0] == contents[1]
-
-
-@pytest.mark.parametrize(('name', 'sibling'), [('a[1]', 'a1'), ('a**b', 'a1b')])
-def test_a_folder_name_is_no_pattern(folder, tmp_path, name, sibling):
-  other = tmp_path / sibling / 'mine/1.0.0/.other'
-  other.parent.mkdir(parents=True)
-  other.write_text('mine')
-  assert _prepare(folder, tmp_path / name) == 0
-  assert len(_made(tmp_path / name)) == 25
-  made = [path.name for path in (tmp_path / name / 'mine/1.0.0').iterdir()]
-  assert not [path for path in made if path.startswith('.')]
-  assert other.read_text() == 'mine'

@@ -1,8 +1,6 @@
 """Copies of test images are found, listed, shown, and then excluded."""
 
-import dataclasses
 import json
-import os
 
 from etils import epath
 import numpy as np
@@ -13,7 +11,6 @@ import pytest
 from tests import pictures
 from vit_jax import __main__ as main
 from vit_jax import data
-from vit_jax.extras.curation import exclude
 from vit_jax.extras.curation import output
 from vit_jax.extras.curation import search
 from vit_jax.extras.curation import selection as selection_lib
@@ -95,18 +92,6 @@ def test_crops_are_found_in_addition_to_copies(monkeypatch):
             dict(enumerate(copies)), index, settings, chosen)
         if pair.similarity >= settings.min_similarity})
   assert found[0] and found[0] <= found[1]
-
-
-@pytest.mark.parametrize('key', [
-    'caf\udce9.jpg', ' a/1.jpg', 'a\x85\u2028.jpg'])
-def test_keys_may_have_any_character_but_a_line_break(found, tmp_path, key):
-  pair = dataclasses.replace(found.pairs[0], key=key)
-  output.write_pairs(epath.Path(tmp_path), [pair])
-  assert (tmp_path / 'exclude.txt').read_bytes() == os.fsencode(f'{key}\n')
-  assert exclude._read_keys(f'{tmp_path}/exclude.txt') == {key}
-  with pytest.raises(ValueError, match='has several lines'):
-    output.write_pairs(epath.Path(tmp_path), [
-        dataclasses.replace(pair, key=f'{key}\n.jpg')])
 
 
 def test_beam_finds_the_same_duplicates(root, found, tmp_path):

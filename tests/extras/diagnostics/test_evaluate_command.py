@@ -1,9 +1,9 @@
 """Command `evaluate` with the evaluators of the leaf."""
 
 import dataclasses
+import shutil
 
 import numpy as np
-from PIL import Image
 import pytest
 
 from tests import pictures
@@ -18,51 +18,6 @@ from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import run as run_lib
 from vit_jax.experiment.config_file import read as read_config
-from vit_jax.inference import load as load_lib
-
-
-@pytest.fixture
-def pets(evaluate, tmp_path):  # noqa: F811
-  """A model of dog, emu and cat that always predicts dog, and other data."""
-  model = load_lib.create(num_classes=3, resolution=8, **toy.CONFIG['model'])
-  model.params['head']['dense']['bias'] = np.float32([1, 0, 0])
-  dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, labels=('dog', 'emu', 'cat'))).save(tmp_path / 'model')
-  config = toy.write(tmp_path / 'pets.py', batch_size=8,
-                     evals={'test': {'split': 'test'}})
-
-  def evaluate_on(names, *flags):
-    for name in names:
-      for split in ('train', 'test'):
-        for i in range(2 + (name == 'dog')):
-          pictures.save(tmp_path / 'data' / split / name / f'{i}.png',
-                        Image.new('RGB', (8, 8)))
-    return evaluate(
-        f'--workdir={tmp_path}/model', f'--config={config}',
-        f'--config.data.source={tmp_path}/data', *flags)
-
-  return evaluate_on
-
-
-def test_a_shift_needs_classes_of_the_model(
-    one_device, pets, capsys):
-  assert pets(['ant', 'cat', 'dog'], '--evaluators=shift')[0] == 2
-  error = ' '.join(capsys.readouterr().err.split())
-  assert 'data test): ant, cat, dog; only here: ant' in error
-
-
-@pytest.mark.parametrize(('names', 'share'), [
-    (['cat', 'dog', 'emu'], 3 / 7), (['cat', 'dog'], 3 / 5)])
-def test_the_order_of_the_classes_does_not_matter(
-    one_device, pets, names, share, capsys):
-  status, figures = pets(names, '--evaluators=shift,confusion')
-  assert status == 0
-  for name in 'shift', 'confusion':
-    assert figures['metrics'][f'{name}/accuracy'] == pytest.approx(share)
-  confusion = figures['tables']['confusion']['confusion']
-  assert confusion[0][0] == 3 and confusion[2][0] == 2
-  out = capsys.readouterr().out
-  assert 'Classes of lowest F1' in out and 'Most frequent confusions' in out
 
 
 def save_with_activation(run, activation, path):
@@ -92,19 +47,20 @@ def test_probabilities_are_those_of_predict(
       np.square(found - np.eye(10)[list(labels)]).sum(-1).mean(), rel=1e-3)
 
 
-@pytest.fixture
-def findings(tmp_path):
-  """The config of a finished run on images with two labels each."""
-  table = pictures.write_table(tmp_path, 'bee,ant,split', [
+@pytest.fixture(scope='module')
+def findings(one_device, tmp_path_factory):
+  """The folder of the config of a finished run on images with two labels."""
+  folder = tmp_path_factory.mktemp('findings')
+  table = pictures.write_table(folder, 'bee,ant,split', [
       f'{i % 2},{i % 3 // 2},{("train", "test")[i % 12 > 7]}'
       for i in range(24)])
   path = toy.write(
-      tmp_path / 'config.py', batch_size=8, model={'pooling': 'average'},
+      folder / 'config.py', batch_size=8, model={'pooling': 'average'},
       objective={'name': 'supervised', 'loss': 'sigmoid'},
       data={'source': str(table), 'target': 'multi',
             'table': {'label': 'bee,ant'}})
-  run_lib.train(toy.build(**read_config(path)), tmp_path / 'run')
-  return path
+  run_lib.train(toy.build(**read_config(path)), folder / 'run')
+  return folder
 
 
 @pytest.mark.parametrize(('flags', 'sensitivity'), [
@@ -112,7 +68,7 @@ def findings(tmp_path):
     (['--config.evals.roc.threshold_split=train'], 0)])
 def test_thresholds_of_a_finished_run_are_stored_and_applied(
     evaluate, one_device, findings, tmp_path, capsys, flags, sensitivity):  # noqa: F811
-  run = tmp_path / 'run'
+  run = shutil.copytree(findings / 'run', tmp_path / 'run')
   assert vit_jax.load(run, log=None).thresholds == (0.5, 0.5)
   status, figures = evaluate(
       f'--workdir={run}', '--evaluators=roc', *flags, '--store-thresholds')
@@ -124,13 +80,14 @@ def test_thresholds_of_a_finished_run_are_stored_and_applied(
   model = vit_jax.load(run, log=None)
   assert dict(zip(model.preprocess.labels, model.thresholds)) == {
       name: metrics[f'roc/threshold_{name}'] for name in ('ant', 'bee')}
-  assert main.main(['predict', f'--model={run}', f'{tmp_path}/0.png']) == 0
+  assert main.main(['predict', f'--model={run}', f'{findings}/0.png']) == 0
   printed = capsys.readouterr().out
   for threshold in model.thresholds:
     assert f'{100 * threshold:.1f} %' in printed
   # The run still resumes from the checkpoint.
-  assert run_lib.train(toy.build(**{
-      **read_config(findings), 'total': {'steps': 3}}), run)['steps'] == 3
+  config = read_config(f'{findings}/config.py')
+  assert run_lib.train(
+      toy.build(**{**config, 'total': {'steps': 3}}), run)['steps'] == 3
 
 
 @pytest.mark.parametrize(('flags', 'words'), [

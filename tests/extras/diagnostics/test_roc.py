@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from vit_jax import console
 from vit_jax import evals
 from vit_jax.extras.diagnostics import roc
 
@@ -86,24 +85,16 @@ def test_two_classes_have_one_positive_class(toy, positive, column):
   assert [row[0] for row in rows] == [*result.class_names]
 
 
-def test_a_class_without_examples_is_left_out_and_shown(toy, capsys):
+def test_a_class_without_examples_is_left_out(toy):
   labels, logits = khot()
   labels[:, 1] = False
-  result = evaluate(toy, labels, logits, class_names=(
-      'a', 'pulmonary fibrosis, unspecified', 'c'))
+  result = evaluate(toy, labels, logits, class_names=tuple('abc'))
   assert result.metrics['roc_auc'] == pytest.approx(metrics.roc_auc_score(
       labels[:, [0, 2]], logits[:, [0, 2]], average='macro'), rel=1e-5)
   assert np.trapezoid(
       result.tables['roc'][0, 0], dx=1 / (roc.POINTS - 1)) == pytest.approx(
           metrics.roc_auc_score(labels[:, 0], logits[:, 0]), abs=0.01)
   assert np.isnan(result.tables['roc'][1]).all()
-  capsys.readouterr()
-  console.table('roc', *result.printed)
-  lines = capsys.readouterr().out.splitlines()
-  assert max(map(len, lines)) <= 80
-  assert [line.split()[0] for line in lines[4:-1]] == [
-      'a', 'pulmonary…pecified', 'c', 'mean']
-  assert lines[5].split()[-5:] == ['–', '–', '0.500', '–', '–']
 
 
 @pytest.mark.parametrize(('section', 'classes', 'words'), [

@@ -1,11 +1,14 @@
 """Command `evaluate` draws the results of evaluators."""
 
+import pytest
+
 from tests.commands.conftest import wide_terminal  # noqa: F401
 from tests.commands.test_evaluate import config_file  # noqa: F401
 from tests.commands.test_evaluate import evaluate  # noqa: F401
 from tests.commands.test_evaluate import trained  # noqa: F401
 
 
+@pytest.mark.slow  # Trains.
 def test_figures_are_drawn_in_the_workdir(
     evaluate, trained, capsys):  # noqa: F811
   status, figures = evaluate(

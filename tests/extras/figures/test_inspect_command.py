@@ -80,6 +80,7 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
   assert report['pictures'] == 3
 
 
+@pytest.mark.slow
 def test_runs_that_predict_pixels_show_reconstructions(
     photos, tmp_path, capsys):
   path = tmp_path / 'model'

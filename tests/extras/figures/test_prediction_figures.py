@@ -7,7 +7,6 @@ from PIL import Image
 import pytest
 
 from vit_jax.evals import evaluator
-from vit_jax.extras import plots
 from vit_jax.extras.figures import evaluation_figures as figures
 from vit_jax.extras.figures import model_figures
 from vit_jax.extras.figures import prediction_figures
@@ -38,36 +37,12 @@ def test_confusion_is_drawn_at_any_number_of_classes(tmp_path, classes):
   assert path.stat().st_size > 5_000
 
 
-def test_few_classes_show_names_and_counts(tmp_path, texts):
-  matrix = np.array([[8, 2, 0], [1, 1234, 0], [0, 0, 0]])
-  prediction_figures.confusion(
-      matrix, tmp_path / 'x.png', names=['cat', 'dog', 'owl'], title='test')
-  assert {'cat', 'dog', 'owl', '8', '2', '1,234',
-          'test: 99.76 % of 1,245 correct'} <= set(texts)
-
-
-def test_reliability_shows_the_error_and_accepts_empty_bins(tmp_path, texts):
-  table = np.array([[0, np.nan, np.nan], [30, 0.5, 0.4], [10, 0.9, 1.0]])
-  prediction_figures.reliability(table, tmp_path / 'x.png', title='val')
-  assert 'val: calibration error 10.00 %' in texts
-
-
 def test_each_target_has_a_panel(tmp_path, texts):
   pairs = np.array([[[1.0, 2.0], [np.nan, 1.0]], [[3.0, 3.5], [np.nan, 2.0]]])
   path = tmp_path / 'answers.png'
   prediction_figures.scatter(pairs, path, names=['age', 'cost, $'], title='val')
   assert 'age: n = 2, R² = 0.375\nmean absolute error 0.75' in texts
   assert {'val', r'cost, \$: no labels'} <= set(texts)
-
-
-def test_a_title_fits_above_a_single_image(tmp_path, monkeypatch):
-  saved = []
-  monkeypatch.setattr(plots, 'save', lambda fig, path: saved.append(fig))
-  prediction_figures.mistakes(
-      [np.zeros((4, 4, 3), np.uint8)], ['name'], tmp_path / 'x.png',
-      title='corruptions_by_class')
-  title, = saved[0].texts
-  assert title.get_window_extent().width < saved[0].bbox.width
 
 
 @pytest.mark.filterwarnings('error')

@@ -146,6 +146,7 @@ def test_unknown_peaks_give_no_bound():
   assert set(e.bounds) == {'compute', 'memory'}
 
 
+@pytest.mark.slow  # Traces large models.
 def test_the_counts_agree_with_table_6():
   counted = {(row['variant'], row['epochs']): row['exaflops']
              for row in training_cost.table_6()}

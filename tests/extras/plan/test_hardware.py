@@ -3,6 +3,7 @@
 import pytest
 
 from vit_jax.extras.plan import hardware
+from vit_jax.run import counters as counters_lib
 
 
 @pytest.mark.parametrize('kind', [
@@ -23,6 +24,15 @@ def test_utilisation_is_over_all_devices():
   assert hardware.utilisation(
       246e12, kind='TPU v3', devices=8) == pytest.approx(0.5)
   assert hardware.utilisation(246e12, kind='cpu', devices=8) is None
+
+
+def test_core_hours_multiply_device_hours_by_cores():
+  # A chip of v4 is one device of two cores; of v3, two devices of one.
+  spent = counters_lib.Counters(device_secs_by_kind={
+      'TPU v4': 3600.0, 'TPU v3': 7200.0, 'cpu': 1800.0})
+  assert spent.totals == {
+      'exaflops': 0, 'device_hours': 3.5, 'core_hours': 4.5}
+  assert spent.core_hours_by_kind == {'TPU v4': 2, 'TPU v3': 2, 'cpu': 0.5}
 
 
 def test_the_nearest_name_is_suggested():

@@ -82,11 +82,3 @@ def test_the_table_has_a_cell_per_model_and_resolution(cells, capsys):
   assert 'Ti/14 at 28 instead of 32, Ti/14 at 70 instead of 64' in text
   assert max_batch.line(cells[0]).startswith(
       'Ti/16 at 32: 16 fit (9.0 GiB of 15.5 GiB) | compiled in')
-
-
-def test_models_that_never_fit_are_drawn(cells, tmp_path):
-  none = {**cells[0], 'model': 'G/14', 'batch': 0}
-  path = tmp_path / 'batch.png'
-  max_batch.plot(
-      [*cells, none], path, title='Largest', unit='core')
-  assert path.read_bytes().startswith(b'\x89PNG')

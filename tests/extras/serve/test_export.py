@@ -78,9 +78,10 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 
 
 @pytest.mark.parametrize(('name', 'form'), [
-    *((name, 'jax') for name in (
-        'resnet', 'no head', 'decoder', 'grouped', 'rotary registers',
-        'differential, paired', 'relative', 'relative, shared')),
+    *((name, 'jax') for name in ('resnet', 'decoder', 'no head')),
+    *(pytest.param(name, 'jax', marks=pytest.mark.slow) for name in (
+        'grouped', 'rotary registers', 'differential, paired', 'relative',
+        'relative, shared')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
   need(form)

@@ -165,15 +165,6 @@ def test_images_stored_as_paths_are_not_read(tmp_path):
         tmp_path / 'a.parquet', path='image').splits['train'][0]
 
 
-@pytest.mark.parametrize(('name', 'sibling'), [
-    ('s*a', 's1a'), ('a[1]', 'a1'), ('a**b', 'a1b'), ('q?', 'q1')])
-def test_a_path_of_parquet_files_is_no_pattern(
-    tmp_path, name, sibling):
-  write(tmp_path / name / 'x.parquet', 0, 12)
-  write(tmp_path / sibling / 'x.parquet', 0, 3)
-  assert_complete(own_data.open_path(tmp_path / name), 12)
-
-
 def test_images_without_labels_are_opened_for_objectives_without_labels(
     tmp_path):
   dataset(range(20)).to_parquet(tmp_path / 'a.parquet')

@@ -7,8 +7,6 @@ import pytest
 
 from tests import pictures
 from tests import toy
-from vit_jax import data
-from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
 from vit_jax.extras.sweep import config as sweep_config
 from vit_jax.extras.sweep import development_split
@@ -67,31 +65,6 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
         f'{ROOT}/configs/finetune.py:model=B/16,dataset={dataset}',
         ['data.data_dir=/no/where'])['']
     assert sweep.section.metric == f'dev/{metric}'
-
-
-@pytest.mark.parametrize('from_config', [False, True])
-def test_runs_of_a_grid_and_final_runs_have_whole_groups(
-    file, tmp_path, from_config):
-  pictures.save_all(tmp_path / 'photos', [
-      f'{"xy"[p % 2]}/P{p}_{k}.png' for p in range(20) for k in range(4)])
-  flags = [f'data.source={tmp_path}/photos', r'data.group=(P\d+)_']
-  if from_config:
-    sweep = grid_lib.plan(
-        f'{ROOT}/configs/transfer.py:datasets={tmp_path}/photos,model=Ti/4,'
-        'methods=fine-tuned,images=5,resolution=8', flags[1:])['photos_5']
-  else:
-    sweep = grid_lib.plan(file, flags)['']
-  config, final = sweep.points[0].development, sweep.points[0].config
-  groups = {
-      name: {*split_strings.groups(data.open_dataset(
-          section, **options).source).tolist()} for name, section, options in (
-              ('train', config.data, {}),
-              ('dev', config.data, {'split': config.evals['dev'].split}),
-              ('all', final.data, {}), ('test', final.data, {'split': ''}))}
-  assert min(map(len, groups.values())) > 0
-  for one, other in (('train', 'dev'), ('dev', 'test'), ('train', 'test'),
-                     ('all', 'test')):
-    assert not groups[one] & groups[other]
 
 
 @pytest.mark.parametrize(('train', 'name', 'split', 'words'), [

@@ -11,7 +11,6 @@ import pytest
 
 from tests import random_models
 from tests.extras.zoo import zoo_models
-from tests.weights.test_download import npz_bytes
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import open_file
 from vit_jax.weights import download
@@ -183,21 +182,6 @@ def test_a_remote_folder_is_copied_once(tmp_path, monkeypatch, cached_files):
     copy = open_file.local(epath.Path(folder))
     assert (copy / 'config.json').read_text() == '{}'
   assert cached_files() == [copy / 'config.json']
-
-
-def test_a_damaged_file_of_a_folder_is_not_kept(
-    tmp_path, monkeypatch, cached_files):
-  monkeypatch.setattr(open_file.atomic_files, 'is_remote', lambda path: True)
-  folder = tmp_path / 'model'
-  folder.mkdir()
-  (folder / 'notes.txt').write_text('not weights')
-  (folder / 'x.npz').write_bytes(npz_bytes()[:-9])
-  with pytest.raises(ValueError, match='x.npz was discarded, and the next'):
-    open_file.local(epath.Path(folder))
-  assert 'x.npz' not in [path.name for path in cached_files()]
-  (folder / 'x.npz').write_bytes(npz_bytes())
-  copy = open_file.local(epath.Path(folder))
-  assert (copy / 'x.npz').read_bytes() == npz_bytes()
 
 
 def test_a_file_of_a_folder_that_cannot_be_read_is_not_left_out(

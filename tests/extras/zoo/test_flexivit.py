@@ -10,6 +10,7 @@ import pytest
 
 from tests import random_models
 from tests import toy
+from tests.experiment import test_steps
 import vit_jax
 from vit_jax import objectives
 from vit_jax import tree
@@ -86,12 +87,11 @@ def loss_of(model, section=None):
 
 
 @functools.cache
-def step_of(loss, parts, *, trainable=None):
+def step_of(loss, parts):
   """Returns the jitted step of a loss for prepared batches."""
   return jax.jit(step_lib.build(
       loss=loss, tx=TX, prepare=lambda batch, key: batch,
-      key=jax.random.key(3), accumulation=parts,
-      trainable=trainable and trainable()))
+      key=jax.random.key(3), accumulation=parts))
 
 
 def drawn(index, **changes):
@@ -144,21 +144,6 @@ def test_a_step_costs_what_that_of_the_smallest_patches_does(parts):
     assert found < 1.1 * expected
 
 
-@pytest.mark.slow
-def test_frozen_parameters_have_no_backward_pass():
-  model, params = vit()
-  head = tree.map_with_name(lambda name, _: name.startswith('head/'), params)
-  loss = loss_of(model)
-  flops, states = {}, {}
-  for name, trainable in (('all', None), ('head', lambda: head)):
-    step = step_of(loss, 1, trainable=trainable)
-    flops[name], _ = cost(step, drawn(1))
-    states[name] = step(start(), drawn(1))[0].params
-  assert flops['head'] < 0.6 * flops['all']
-  random_models.assert_close(states['head'], {
-      **start().params, 'head': states['all']['head']})
-
-
 def test_one_of_the_sizes_is_drawn_for_all_images():
   loss, found = loss_of(vit()[0]), set()
   for seed in range(10):
@@ -178,15 +163,9 @@ def test_evaluation_is_at_the_patch_size_of_the_model():
 
 
 @pytest.mark.slow
-def test_the_sizes_are_the_same_after_resuming_and_on_several_devices():
-  build = functools.partial(
-      toy.build, objective=OBJECTIVE, total={'steps': 4})
-  experiment = build()
-  _, whole = toy.take_steps(experiment, experiment.init_state(), last=4)
-  experiment = build(devices=2, accumulation=2)
-  state, first = toy.take_steps(experiment, experiment.init_state(), last=2)
-  _, rest = toy.take_steps(experiment, state, first=2, last=4)
-  np.testing.assert_allclose([*first, *rest], whole, rtol=1e-4)
+def test_devices_and_microbatches_do_not_change_the_steps():
+  test_steps.test_devices_and_microbatches_do_not_change_the_steps(
+      {**OBJECTIVE, 'patch_sizes': (1, 4)}, accumulation=2)
 
 
 @pytest.mark.parametrize(('sizes', 'model', 'message'), [

@@ -24,17 +24,6 @@ def given(loaded):
           if origin == weights_lib.GIVEN}
 
 
-def test_settings_are_reported_unless_they_are_given(tmp_path):
-  loaded = load(tmp_path, 'dinov2', {'layer_scale': 1.0, 'num_classes': 0},
-                num_heads=2, crop=0.5)
-  assert loaded.summary[-3:] == (
-      '  assumed, as for a Hugging Face DINOv2: mean=(0.485, 0.456, 0.406), '
-      'std=(0.229, 0.224, 0.225)',
-      '  assumed: ops=resize(size=(64, 64)), central_crop(size=(32, 32))',
-      '  overrides: num_heads=2, crop=0.5')
-  assert given(loaded) == {'num_heads'}
-
-
 @pytest.mark.parametrize(('name', 'mean', 'origin'), [
     ('vitl16-sat493m', 0.430, 'assumed, as its name has sat493m'),
     ('vitl16-lvd1689m', 0.485, 'assumed, as for a Hugging Face DINOv3')])
@@ -47,15 +36,6 @@ def test_satellite_weights_are_recognized_by_their_name(
   loaded = foreign.load(path, {'num_heads': 2})
   assert loaded.preprocess.mean[0] == mean
   assert loaded.settings['mean'] == loaded.settings['std'] == origin
-
-
-def test_the_size_of_images_is_reported_beside_that_of_the_positions(tmp_path):
-  random_models.make_tiny().save(tmp_path / 'x')
-  for resolution, words in ((32, 'images 32x32,'), (
-      64, 'images 64x64 (positions of 32x32),')):
-    model = vit_jax.load(tmp_path / 'x', log=None, resolution=resolution)
-    for text in (model.summary[1], repr(model)):
-      assert words in text
 
 
 @pytest.mark.parametrize(('config', 'origin'), [
@@ -75,21 +55,6 @@ def test_the_origin_of_the_heads_is_reported(
   assert loaded.settings['num_heads'] == origin
 
 
-def test_heads_in_the_shapes_of_arrays_are_inferred(tmp_path):
-  loaded = load(tmp_path, 'npz', {})
-  assert '  inferred from the arrays: num_heads=2' in loaded.summary
-  assert '\n'.join(loaded.summary).count('num_heads') == 1
-
-
-@pytest.mark.parametrize(('labels', 'noun'), [
-    (('age',), 'target'), ((), 'output')])  # The latter as in a tower of CLIP.
-def test_regressions_have_named_targets(labels, noun):
-  model = random_models.make(
-      {**random_models.TINY, 'num_classes': 1}, side=32, activation='none',
-      labels=labels)
-  assert f'  model: 1 {noun}, ' in model.summary[1]
-
-
 def test_a_run_declares_its_settings_unless_they_are_given(tmp_path):
   random_models.make_tiny(num_classes=5).save(tmp_path / 'x')
   lines = []
@@ -102,11 +67,3 @@ def test_a_run_declares_its_settings_unless_they_are_given(tmp_path):
       'labels=a, b, c, d, ...']
   assert given(vit_jax.load(
       tmp_path / 'x', log=None, ops=[{'op': 'resize'}])) == {'ops'}
-
-
-def test_a_copied_npz_names_the_file_that_it_lacks(tmp_path):
-  random_models.make_tiny(num_classes=5).save(tmp_path / 'x.npz', form='npz')
-  for copied in (False, True):
-    text = '\n'.join(foreign.load(tmp_path / 'x.npz').summary)
-    assert ('no x.json beside it' in text) == copied
-    (tmp_path / 'x.json').unlink(missing_ok=True)

@@ -151,7 +151,9 @@ def narrow(variant):
   section = variants.section(variant)
   backbone = section['backbone']
   backbone |= {'width': 32,  # The smallest that its groups allow.
-               'depths': tuple(min(d, 2) for d in backbone['depths'])}
+               # The first stage has units that are scanned.
+               'depths': tuple(1 + (i == 0) for i, _ in enumerate(
+                   backbone['depths']))}
   if section['name'] == 'resnet':
     return {'name': 'resnet', 'num_classes': 5, 'backbone': backbone}
   return {**TINY, 'backbone': backbone, 'patch': section['patch']}

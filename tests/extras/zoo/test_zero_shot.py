@@ -80,6 +80,7 @@ def test_models_of_another_kind_are_errors(tmp_path):
     zero_shot.attach(resnet, write(tmp_path / 'x.npz'))
 
 
+@pytest.mark.slow
 def test_evaluate_classifies_without_training(tmp_path, capsys):
   """Each text is the mean of the embedded images of a digit."""
   from sklearn import datasets

@@ -66,7 +66,8 @@ def test_overrides_take_precedence(run):
     (lambda c: c.update(preprocess=[1]), 'config.preprocess must be'),
     (lambda c: c['model'].update(zzz=1), 'Unknown key model.zzz'),
     (lambda c: c['preprocess'].update(labels=['a']), '1 labels, but .* 5 clas'),
-    (lambda c: (c.pop('preprocess'), c.update(data={'eval_ops': 3})), 'int'),
+    (lambda c: (c.pop('preprocess'), c.update(
+        data={'eval_ops': 3, 'resolution': 32})), 'must be a list, but is 3'),
     (lambda c: [c.pop(k) for k in ('preprocess', 'resolution')],
      'needs the key.*resolution'),
     (lambda c: c.update(resolution=33), '33x33 does not divide')])

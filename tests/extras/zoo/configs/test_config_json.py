@@ -112,10 +112,3 @@ def test_c_radio_normalizes_what_its_processor_returns(
   found = config_json.read(tmp_path / 'config.json').preprocess
   assert (found['mean'], found['std']) == (
       pytest.approx(mean), pytest.approx(std))
-
-
-def test_a_deeply_nested_config_is_an_error(tmp_path):
-  write(tmp_path, 'huggingface')
-  (tmp_path / 'config.json').write_text('[' * 100_000)
-  with pytest.raises(ValueError, match='nested too deeply'):
-    foreign.load(tmp_path)

@@ -1,7 +1,5 @@
 """One record of image operations, for evaluation and for every other user."""
 
-import pathlib
-
 import numpy as np
 import pytest
 
@@ -11,13 +9,11 @@ from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data.images import ops as ops_lib
-from vit_jax.experiment import config_file
 from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
 from vit_jax.weights import overrides as overrides_lib
 
-ROOT = pathlib.Path(__file__).parents[4]
 MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 8,
          'num_classes': 2, 'position': 'none'}
 # The sizes of these images are not those of any operation.
@@ -37,22 +33,6 @@ OPERATIONS = [
 BACKBONE = MODEL | {'name': 'backbone', 'position': 'learned'}
 
 
-def operations_of_configs():
-  """Returns the different `eval_ops` of the config files."""
-  found = {}
-  for path in sorted((ROOT / 'configs').glob('*.py')):
-    required = {
-        'transfer.py': ':datasets=cifar10',
-        'continue.py': ':checkpoint=photos,data=cifar10',
-        'segmentation.py': ':source=x,classes=y'}.get(path.name, '')
-    section = config_file.read(f'{path}{required}').get('data', {})
-    if section.get('eval_ops'):
-      found[str(section['eval_ops'])] = (
-          section['eval_ops'], section['resolution'])
-  assert len(found) > 1
-  return list(found.values())
-
-
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
   root = tmp_path_factory.mktemp('images')
@@ -64,8 +44,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize(('eval_ops', 'resolution'), [
-    *((o, 64) for o in OPERATIONS), (OPERATIONS[3], (48, 72)),
-    *operations_of_configs()], ids=str)
+    *((o, 64) for o in OPERATIONS), (OPERATIONS[3], (48, 72))], ids=str)
 def test_evaluation_and_predictions_compute_the_same_logits(
     eval_ops, resolution, folder):
   config = data.parse({
@@ -76,8 +55,7 @@ def test_evaluation_and_predictions_compute_the_same_logits(
   (batch,) = data.eval_batches(config, dataset, batch_size=len(SIZES))
   batch = data.prepare(config, dataset)(batch, None, train=False)
   model = random_models.make(
-      {**MODEL, 'patch': 8 if max(config.size) < 100 else 16},
-      side=config.size,
+      MODEL, side=config.size,
       **preprocessing.from_data(schema.to_plain(config)))
   paths = [folder / dataset.source.key(i) for i in range(len(SIZES))]
   (_, outputs), = model.outputs(paths)
