@@ -23,7 +23,8 @@ def test_the_baseline_is_the_accuracy_of_knn_on_at_most_so_many_images(
 
 @pytest.mark.parametrize('changes', [
     {'evals': {}}, {'evals': {'test': {'split': 'train'}}},
-    {'objective': {'loss': 'sigmoid'}, 'data': {'source': 'labels.csv', 'target': 'multi',
+    {'objective': {'loss': 'sigmoid'},
+     'data': {'source': 'labels.csv', 'target': 'multi',
               'table': {'separator': ' '}}}])
 def test_other_runs_have_no_baseline(changes, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
