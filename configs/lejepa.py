@@ -15,8 +15,8 @@ Views (two at full resolution and six of 96 pixels, with SimCLR's colour
 jitter), optimizer and schedule are the defaults of the authors' code; batch
 size and projector are our choice. Unlike in the authors' code, there is no
 blur or solarisation, and no batch norm in the projector. Their linear probe
-trains on the class tokens of the last two layers with a layer norm, which is
-missing here: `knn` and `fewshot` use the input of the head.
+trains on the class tokens of the last two layers with a layer norm. Here, `knn`
+and `fewshot` use the input of the head, and `probe` one or four layers.
 
 Hardware: TPUs or GPUs with memory for 1,024 images in eight views. With
 gradient accumulation, each microbatch is embedded twice, because the loss

@@ -26,7 +26,8 @@ PATH = pathlib.Path(__file__).with_name('config.md')
 LEAVES = {leaf: PATH.with_name(f'{page}.md') for leaf, page in {
     'cards': 'weights', 'diagnostics': 'evaluation',
     'distill': 'distillation', 'lejepa': 'self_supervised',
-    'optimizers': 'training', 'segmentation': 'segmentation', 'zoo': 'zoo',
+    'optimizers': 'training', 'probe': 'evaluation',
+    'segmentation': 'segmentation', 'zoo': 'zoo',
 }.items()}
 _MARK = '<!-- Keys, by python -m docs.config_reference -->'
 # Records that all others of their section extend.
@@ -59,10 +60,12 @@ def markdown() -> str:
   return '\n'.join([_INTRODUCTION, *tables, *_tables()])
 
 
-def with_keys(page: str, leaf: str) -> str:
-  """Returns the page of a leaf, which ends with its keys."""
-  text = page.partition(_MARK)[0].rstrip()
-  return '\n'.join([text, '', f'{_MARK}\n', *_tables(leaf)])
+def with_keys(path: pathlib.Path) -> str:
+  """Returns the text of a page of leaves, which ends with their keys."""
+  text = path.read_text().partition(_MARK)[0].rstrip()
+  return '\n'.join([text, '', f'{_MARK}\n', *(
+      table for leaf, page in LEAVES.items() if page == path
+      for table in _tables(leaf))])
 
 
 def _sections() -> dict[str, tuple[Any, ...]]:
@@ -145,5 +148,5 @@ def _records(hint: Any) -> tuple[Any, ...]:
 
 if __name__ == '__main__':
   PATH.write_text(markdown())
-  for name, path in LEAVES.items():
-    path.write_text(with_keys(path.read_text(), name))
+  for path in LEAVES.values():
+    path.write_text(with_keys(path))

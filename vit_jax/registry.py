@@ -84,6 +84,7 @@ EVALUATORS: Mapping[str, str] = {
     'fewshot': 'vit_jax.evals.fewshot:FewshotConfig',
     'knn': 'vit_jax.evals.knn:KnnConfig',
     'objective': 'vit_jax.evals.objective:ObjectiveConfig',
+    'probe': 'vit_jax.extras.probe.probe:ProbeConfig',
     'regression': 'vit_jax.evals.regression:RegressionConfig',
     'roc': 'vit_jax.extras.diagnostics.roc:RocConfig',
     'segmentation': 'vit_jax.extras.segmentation.probe:SegmentationConfig',

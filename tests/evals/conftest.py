@@ -57,14 +57,14 @@ def toy():
 
   def build(section, splits, *, objective=None, num_classes=None,
             activation='softmax', loss=loss, targets=(), predict=predict,
-            class_names=None, grid=(1, 1)):
+            class_names=None, grid=(1, 1), model=None):
     if not isinstance(splits, dict):
       splits = {'': splits}
     context = evals.Context(
         where='evals.test', predict=predict,
         features=lambda params, batch, layer, _: predict(params, batch)[layer],
         objective=objective or (lambda *_, **__: None), loss=loss,
-        activation=activation, grid=grid, train_data=data.Dataset(
+        activation=activation, grid=grid, model=model, train_data=data.Dataset(
             name='toy', split='train', source=in_memory.Numbers(0),
             num_classes=num_classes or splits[''].dataset.num_classes,
             class_names=class_names, targets=targets),

@@ -68,7 +68,8 @@ class Context:
 
   Attributes:
     where: config section of the evaluator, for messages.
-    predict: forward pass without dropout; may be jitted.
+    predict: forward pass without dropout; may be jitted. `capture`, for models
+      with layers, is that of `models.vit.ViT`.
     features: returns a feature layer [batch, width] for (params, batch, layer,
       setting); see `models.feature_layers`. `setting` is for messages.
     objective: training objective (params, batch, key, train) -> per-example
@@ -82,10 +83,11 @@ class Context:
       `relabel` maps the dataset to one with other labels or with masks, and
       `head_classes` numbers the classes as the head, if it has them all.
     grid: rows and columns of the patches, the last of the tokens.
+    model: section `model`; None for a model without one.
     note: prints a line, '' for none.
   """
   where: str
-  predict: Callable[[types.Params, types.Batch], types.Outputs]
+  predict: Callable[..., types.Outputs]
   features: Callable[[types.Params, types.Batch, str, str], jax.Array]
   objective: Callable[..., tuple[jax.Array, Mapping[str, jax.Array]]]
   loss: Callable[[Float[Array, 'batch classes'], jax.Array],
@@ -94,6 +96,7 @@ class Context:
   train_data: data.Dataset
   open_split: Callable[..., Split]
   grid: tuple[int, int] = (1, 1)
+  model: Any = None
   note: Callable[[str], object] = print
 
   @property

@@ -203,6 +203,11 @@ def standardiser(
   return standardise
 
 
+def unfitted(penalty: float, count: int) -> linear_model.LogisticRegression:
+  """Returns a regression for `count` examples; the penalty is of their mean."""
+  return linear_model.LogisticRegression(C=1 / (penalty * count), max_iter=1000)
+
+
 def logistic_regression(
     x: Float64[np.ndarray, 'examples width'],
     labels: Int[np.ndarray, 'examples'], *,
@@ -218,15 +223,9 @@ def logistic_regression(
     labels: their classes.
     held_out: examples for the selection; the others have all classes.
   """
-  def fit(
-      rows: Bool[np.ndarray, 'examples'], penalty: float,
-  ) -> linear_model.LogisticRegression:
-    return linear_model.LogisticRegression(
-        C=1 / (penalty * rows.sum()), max_iter=1000).fit(x[rows], labels[rows])
-
-  penalty = LINEAR_PENALTIES[0]
+  penalty, train = LINEAR_PENALTIES[0], (x[~held_out], labels[~held_out])
   if held_out.any():
     penalty = min(LINEAR_PENALTIES, key=lambda p: sklearn_metrics.log_loss(
-        labels[held_out], fit(~held_out, p).predict_proba(x[held_out]),
-        labels=np.unique(labels)))
-  return fit(np.ones_like(held_out), penalty)
+        labels[held_out], unfitted(p, len(train[0])).fit(*train).predict_proba(
+            x[held_out]), labels=np.unique(labels)))
+  return unfitted(penalty, len(x)).fit(x, labels)

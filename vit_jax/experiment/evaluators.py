@@ -160,7 +160,7 @@ def build(experiment: Any) -> dict[str, evals.Evaluate]:
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
-      **capture: bool,  # A ResNet has no `capture`.
+      **capture: Any,  # A ResNet has no `capture`.
   ) -> types.Outputs:
     apply = functools.partial(experiment.context.apply, **capture)
     return (passes.average_mirrored(apply) if flip else apply)(
@@ -192,7 +192,7 @@ def build(experiment: Any) -> dict[str, evals.Evaluate]:
       objective=in_batches(experiment.objective),
       loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
-      train_data=dataset, note=experiment.note, grid=grid))
+      train_data=dataset, note=experiment.note, grid=grid, model=config.model))
           for name, section in config.evals.items()}
 
 

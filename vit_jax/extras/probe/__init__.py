@@ -1,0 +1,1 @@
+"""Linear probe whose layers, pooling and penalty are chosen: `probe`."""
