@@ -10,7 +10,6 @@ from matplotlib import figure
 import pytest
 
 from tests import leaves
-from tests import pictures
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import registry
@@ -101,19 +100,12 @@ def test_every_named_make_target_exists():
 
 def run_programs(page, *replaced):
   """Runs the blocks of a page as one program, with words replaced."""
-  program = '\n'.join(re.findall(
-      r'```python\n(.*?)```', (ROOT / page).read_text(), re.DOTALL))
+  program = '\n'.join(block for block in re.findall(
+      r'```python\n(.*?)```', (ROOT / page).read_text(), re.DOTALL)
+                      if 'transformers' not in block)
   for old, new in replaced:
     program = program.replace(old, new)
   exec(compile(program, page, 'exec'), {})
-
-
-@pytest.mark.slow  # Trains.
-def test_the_program_of_docs_api_trains(one_device, tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  pictures.save(tmp_path / 'cat.jpg', pictures.picture(0))
-  run_programs('docs/api.md')
-  assert vit_jax.load('tuned.npz', log=None).config.num_classes == 10
 
 
 @pytest.mark.slow  # Trains.
@@ -128,6 +120,14 @@ def test_the_programs_of_docs_embed_train(
   assert len(found) == 4 and min(map(float, found)) > 0.8
   # A checkpoint of an own step is one of the library's.
   assert vit_jax.load('runs/sam', log=None).config.num_classes == 10
+  assert vit_jax.load('tuned.npz', log=None).config.num_classes == 10
+
+
+@pytest.mark.parametrize('page', ['README.md', 'docs/inference.md'])
+def test_the_program_of_a_page_predicts(page, capsys, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  run_programs(page)
+  assert re.search(r"'n07920052_espresso'.*0\.97", capsys.readouterr().out)
 
 
 EXTEND = (ROOT / 'docs/extend.md').read_text()

@@ -36,7 +36,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     '--text-embeddings': dict(
         default='', metavar='FILE.npz',
         help='classify with the text embeddings of CLIP or SigLIP: '
-        '`embeddings` [classes, width] and `labels`; see docs/zero_shot.md'),
+        '`embeddings` [classes, width] and `labels`; see docs/inference.md'),
     '--labels': dict(
         default='', metavar='FILE',
         help='class names, one a line: a name for each output of the weights, '
