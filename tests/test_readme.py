@@ -86,6 +86,15 @@ def test_every_file_that_a_page_names_exists(page):
   assert [path for path in links + files if not path.exists()] == []
 
 
+def test_every_page_that_the_code_names_exists():
+  named = {page for folder in ('vit_jax', 'configs', 'benchmarks', 'scripts')
+           for path in (ROOT / folder).rglob('*.*')
+           if path.suffix in ('.py', '.sh', '.yaml', '.jinja')
+           for page in re.findall(r'docs/\w+\.md', path.read_text())}
+  assert len(named) > 10
+  assert [page for page in sorted(named) if not (ROOT / page).exists()] == []
+
+
 def test_the_trained_weights_load():
   model = vit_jax.load(ROOT / 'docs' / 'cifar10_resnet.npz')
   assert sum(x.size for x in jax.tree.leaves(model.params)) == 747_594
