@@ -17,6 +17,7 @@ default_role = 'code'  # Docstrings quote code as `name`.
 autodoc_member_order = 'bysource'
 napoleon_use_ivar = True  # The fields of a record are described once.
 html_theme = 'furo'
+html_static_path = html_css_files = ['site.css']
 html_copy_source = smartquotes = False
 
 
