@@ -81,9 +81,9 @@ constraints:  ## Updates PINS to the newest allowed versions: CONTRIBUTING.md.
 	rm -rf .venv-constraints
 	$(PYTHON) -m venv .venv-constraints
 	.venv-constraints/bin/python -m pip install --quiet \
-	  --disable-pip-version-check -r requirements-dev.txt
+	  --disable-pip-version-check '.[dev]'
 	{ echo '# Exact versions that the tests last passed with: `make constraints`.'; \
-	  .venv-constraints/bin/python -m pip freeze; } > constraints.tmp
+	  .venv-constraints/bin/python -m pip freeze --exclude vit-jax; } > constraints.tmp
 	mv constraints.tmp $(PINS)
 	rm -rf .venv-constraints
 
@@ -92,41 +92,37 @@ clean:  ## Removes the environments and caches, but not runs/.
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
 
-# Without the requirements, which are installed; changes of the code apply.
-PACKAGE := $(PIP) --no-deps --editable .
-
-# Empty files in the environment record which requirements are installed.
-$(VENV)/.runtime: requirements.txt $(PINS) | $(BIN)/python
+# Empty files in the environment record what is installed. The package is
+# editable, so changes of the code apply.
+$(VENV)/.runtime: requirements.txt pyproject.toml $(PINS) | $(BIN)/python
 	@echo 'Installing the requirements into $(VENV) (once, a few minutes) ...'
-	@$(PIP) -r requirements.txt $(CONSTRAIN)
-	@$(PACKAGE)
+	@$(PIP) --editable . $(CONSTRAIN)
 	@touch $@
 
-$(VENV)/.dev: requirements.txt requirements-dev.txt $(PINS) | $(BIN)/python
+$(VENV)/.dev: requirements.txt pyproject.toml $(PINS) | $(BIN)/python
 	@echo 'Installing the requirements and the test tools into $(VENV) ...'
-	@$(PIP) -r requirements-dev.txt $(CONSTRAIN)
-	@$(PACKAGE)
+	@$(PIP) --editable '.[dev]' $(CONSTRAIN)
 	@touch $(VENV)/.runtime $@
 
-$(VENV)/.plan: requirements-plan.txt $(VENV)/.dev
+$(VENV)/.plan: pyproject.toml $(VENV)/.dev
 	@echo 'Installing the test tools and the TPU compiler into $(VENV) (once) ...'
-	@$(PIP) -r requirements-plan.txt $(CONSTRAIN)
+	@$(PIP) --editable '.[dev,plan]' $(CONSTRAIN)
 	@touch $@
 
 # jax2onnx requires an older Orbax than the pinned one.
-$(VENV)/.export: requirements-export.txt requirements-dev.txt requirements.txt \
-    $(PINS) | $(BIN)/python
+$(VENV)/.export: pyproject.toml requirements.txt $(PINS) | $(BIN)/python
 	@echo 'Installing ONNX into $(VENV) (once, a few minutes) ...'
 	@grep -v '^orbax-checkpoint==' $(PINS) > $(VENV)/constraints.txt
-	@$(PIP) -r requirements-dev.txt -r requirements-export.txt \
+	@$(PIP) --editable '.[dev,export]' \
 	  $(if $(CONSTRAIN),-c $(VENV)/constraints.txt)
 	@touch $@
 
-.venv-docs/.docs: requirements-docs.txt requirements.txt $(PINS)
+# Autodoc imports vit_jax.
+.venv-docs/.docs: pyproject.toml requirements.txt $(PINS)
 	@$(MAKE) VENV=.venv-docs .venv-docs/bin/python
 	@echo 'Installing Sphinx into .venv-docs (once, a few minutes) ...'
 	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -r requirements-docs.txt $(CONSTRAIN)
+	  --editable '.[docs]' $(CONSTRAIN)
 	@touch $@
 
 $(BIN)/python:

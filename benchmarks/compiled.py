@@ -4,7 +4,7 @@
     JAX_PLATFORMS=cpu python benchmarks/compiled.py \
         --big-vision=/tmp/big_vision --settings L/16x64@224 --chips v4-8
 
-Needs the TPU compiler (requirements-plan.txt), but no TPU; nothing runs. All
+Needs the TPU compiler (pip install '.[plan]'), but no TPU; nothing runs. All
 rows train a ViT with a class token and 1,000 classes in bfloat16, with softmax
 loss and Adam. *Temporaries* is the memory besides the arguments, *peak* its
 maximum at any time. FLOPs are the matrix products of the traced step, with

@@ -22,8 +22,8 @@ Hardware: TPUs or GPUs with memory for 1,024 images in eight views. With
 gradient accumulation, each microbatch is embedded twice, because the loss
 compares the whole batch. Expected accuracy of a linear probe of ViT-L after
 100 epochs of ImageNet: 96.5 % on CIFAR-10, 83.7 % on CIFAR-100 (cited: the
-authors' README). Not measured at this scale; configs/README.md has short runs
-of configs/masked_patch_small.py:objective=lejepa.
+authors' README). Not measured at this scale; docs/results.md has short runs of
+configs/masked_patch_small.py:objective=lejepa.
 """
 
 from ml_collections import ConfigDict

@@ -8,7 +8,14 @@ each, and prints a table of accuracies. `:seeds=3` trains each three times;
 `:dataset=cifar10` uses the model and data of configs/cifar10.py.
 
 Hardware: 2 CPU cores; 10 s of training per stage.
-Expected: accuracy on digits in configs/paper/README.md, section D.4.
+Measured accuracy in % on digits, mean and range of `:seeds=3` (2026-11-24, a
+2-core EPYC; on a Xeon, means differ by up to 0.7 points):
+
+                      at the stem         every layer         shared by layers
+    none              76.1 (75.0 - 77.2)
+    1-D               94.1 (92.8 - 94.7)  95.0 (93.9 - 96.1)  94.4 (93.9 - 94.7)
+    2-D               89.3 (88.1 - 90.6)  90.8 (90.0 - 91.9)  92.9 (92.5 - 93.6)
+    relative          83.0 (82.2 - 83.6)
 """
 
 from typing import Any

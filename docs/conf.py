@@ -1,6 +1,6 @@
 """Settings of the documentation site: `make docs`.
 
-The pages are those of the repository; docs/README.md determines their order.
+The pages are those of the repository; docs/README.md groups and orders them.
 """
 
 import pathlib
@@ -15,16 +15,24 @@ myst_enable_extensions = ['html_image']
 myst_heading_anchors = 4
 default_role = 'code'  # Docstrings quote code as `name`.
 autodoc_member_order = 'bysource'
+napoleon_use_ivar = True  # The fields of a record are described once.
 html_theme = 'furo'
+html_static_path = html_css_files = ['site.css']
 html_copy_source = smartquotes = False
 
-_TABLE = pathlib.Path(__file__).with_name('README.md').read_text()
+
+def _toctree(caption, pages):
+  return ['```{toctree}', ':hidden:', f':caption: {caption}', *pages, '```', '']
+
+
+_READING_ORDER = pathlib.Path(__file__).with_name('README.md').read_text()
 _CONTENTS = '\n'.join([
-    '', '```{toctree}', ':hidden:', 'docs/README',
-    *(f'docs/{page}' for page in re.findall(r'\((\w+)\.md\)', _TABLE)),
-    'configs/README', 'configs/paper/README',
-    'vit_jax/weights/bundled/photos', 'CONTRIBUTING', 'SECURITY',
-    'CODE_OF_CONDUCT', 'CHANGELOG', '```'])
+    '', *(line for group in _READING_ORDER.split('\n## ')[1:]
+          for line in _toctree(group.split('\n')[0], (
+              f'docs/{page}' for page in re.findall(r'\((\w+)\.md\)', group)))),
+    *_toctree('Project', [
+        'docs/README', 'configs/README', 'vit_jax/weights/bundled/photos',
+        'CONTRIBUTING', 'SECURITY', 'CODE_OF_CONDUCT', 'CHANGELOG'])])
 
 
 def setup(app):

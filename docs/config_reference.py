@@ -1,10 +1,12 @@
-"""Writes the keys of a config, with type and default, into the pages.
+"""Writes what the pages copy from the code: keys and configs.
 
-Those of the trunk are config.md; those of a leaf are at the end of its page.
+The keys of the trunk, with type and default, are config.md; those of a leaf are
+at the end of its page. configs/README.md is the list of configs.
 
     python -m docs.config_reference
 """
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import pathlib
@@ -22,12 +24,12 @@ from vit_jax.models import model_config
 from vit_jax.optim import config as optim_config
 
 PATH = pathlib.Path(__file__).with_name('config.md')
-# Pages of the leaves whose records have keys.
-LEAVES = {leaf: PATH.with_name(f'{page}.md') for leaf, page in {
-    'cards': 'weights', 'diagnostics': 'evaluation',
-    'distill': 'distillation', 'lejepa': 'self_supervised',
-    'optimizers': 'training', 'probe': 'evaluation',
-    'segmentation': 'segmentation', 'zoo': 'zoo',
+CONFIGS = PATH.parents[1] / 'configs' / 'README.md'
+# Leaves whose records have keys, by page.
+LEAVES = {PATH.with_name(f'{page}.md'): leaves for page, leaves in {
+    'distillation': ['distill'], 'evaluation': ['diagnostics', 'probe'],
+    'models': ['zoo', 'cards'], 'segmentation': ['segmentation'],
+    'self_supervised': ['lejepa'], 'training': ['optimizers'],
 }.items()}
 _MARK = '<!-- Keys, by python -m docs.config_reference -->'
 # Records that all others of their section extend.
@@ -35,21 +37,52 @@ _COMMON = (
     optim_config.CommonConfig, evals.EvaluatorConfig, model_config.ModelConfig)
 _INTRODUCTION = """# Config keys
 
+```bash
+python main.py train --config=configs/cifar10.py --help   # keys of a config
+```
+
 A config file needs only the values that differ from these defaults. A flag such
-as `--config.optimizer.learning_rate=3e-4` changes any of them. To list the keys
-of a config: `python main.py train --config=configs/cifar10.py --help`.
-Quote lists: `--config.data.mean='[0.5,0.5,0.5]'`; a flag's `none` means
-`null`. A *duration* has one unit: `{'steps': N}`, `{'examples': N}`,
-`{'epochs': N}` or `{'percent': N}` of the run; as a flag,
-`--config.total.epochs=90`. NAME in `evals.NAME` is any name that you choose.
+as `--config.optimizer.learning_rate=3e-4` changes any of them. Quote lists:
+`--config.data.mean='[0.5,0.5,0.5]'`; a flag's `none` means `null`. A *duration*
+has one unit: `{'steps': N}`, `{'examples': N}`, `{'epochs': N}` or
+`{'percent': N}` of the run; as a flag, `--config.total.epochs=90`. NAME in
+`evals.NAME` is any name that you choose.
 Keys of all names are those of each record of a section. More are at the end of
 the pages on [training](training.md) (optimizers),
 [distillation](distillation.md), [self-supervision](self_supervised.md),
-[segmentation](segmentation.md),
-[evaluation](evaluation.md), [today's backbones](zoo.md) and
-[model cards](weights.md). `python -m docs.config_reference` writes all of these
-lists.
+[segmentation](segmentation.md), [evaluation](evaluation.md), and
+[today's backbones and model cards](models.md). `python -m
+docs.config_reference` writes all of these lists.
 """
+_CONFIGS = """# Configs
+
+```bash
+python main.py --config=configs/quickstart.py --workdir=runs/quickstart
+```
+
+One file per experiment. Its docstring has the command, the hardware, and the
+expected result, measured here or cited. [training.md](../docs/training.md) says
+how to change a config and how to write your own. `python -m
+docs.config_reference` writes this list.
+
+| config | experiment |
+|---|---|
+"""
+
+
+def configs() -> str:
+  """Returns the page configs/README.md, the first lines of the docstrings."""
+  folder = CONFIGS.parent
+  files = [*sorted(folder.glob('*.py')), *sorted(folder.glob('*/*.py'))]
+  return _CONFIGS + ''.join(
+      f'| [{name}]({name}) | {_summary(path)} |\n' for path in files
+      for name in [path.relative_to(folder).as_posix()])
+
+
+def _summary(path: pathlib.Path) -> str:
+  """Returns the first line of a docstring, without its full stop."""
+  docstring = ast.get_docstring(ast.parse(path.read_text())) or ''
+  return docstring.split('\n')[0].removesuffix('.')
 
 
 def markdown() -> str:
@@ -60,12 +93,11 @@ def markdown() -> str:
   return '\n'.join([_INTRODUCTION, *tables, *_tables()])
 
 
-def with_keys(path: pathlib.Path) -> str:
-  """Returns the text of a page of leaves, which ends with their keys."""
-  text = path.read_text().partition(_MARK)[0].rstrip()
+def with_keys(page: str, leaves: Iterable[str]) -> str:
+  """Returns the page of leaves, which ends with their keys."""
+  text = page.partition(_MARK)[0].rstrip()
   return '\n'.join([text, '', f'{_MARK}\n', *(
-      table for leaf, page in LEAVES.items() if page == path
-      for table in _tables(leaf))])
+      table for leaf in leaves for table in _tables(leaf))])
 
 
 def _sections() -> dict[str, tuple[Any, ...]]:
@@ -148,5 +180,6 @@ def _records(hint: Any) -> tuple[Any, ...]:
 
 if __name__ == '__main__':
   PATH.write_text(markdown())
-  for path in LEAVES.values():
-    path.write_text(with_keys(path))
+  CONFIGS.write_text(configs())
+  for path, names in LEAVES.items():
+    path.write_text(with_keys(path.read_text(), names))

@@ -6,7 +6,7 @@
 #     --workdir=gs://BUCKET/l16 --config.data.data_dir=gs://BUCKET/tensorflow_datasets
 #
 # The arguments are those of main.py. The repository must be in ~/vit-jax on each
-# host, with requirements-tpu.txt installed in its .venv.
+# host, with `pip install '.[tpu]'` in its .venv.
 set -euo pipefail
 : "${TPU:?must be the name of the slice}" "${ZONE:?must be its zone}"
 

@@ -9,7 +9,16 @@ accuracy on digits (figure 4), and fine-tuned on all digits (figure 3). With
 CIFAR-10 and flowers5.
 
 Hardware: 2 CPU cores; up to 45 minutes.
-Expected: configs/paper/README.md.
+Measured accuracy in %, mean and range of seeds 0, 1 and 2 (2026-11-23, a shared
+2-core Xeon), after pre-training on N images; photographs are in docs/paper.md:
+
+    N                      500                 4,000               32,000
+    ViT, 5-shot      32.5 (31.0 - 33.6)  75.9 (72.5 - 78.1)  81.8 (79.1 - 83.8)
+    hybrid           57.8 (53.1 - 61.2)  77.4 (75.5 - 79.2)  82.1 (78.9 - 84.5)
+    ResNet           77.2 (76.2 - 78.5)  84.4 (82.9 - 85.3)  88.9 (88.3 - 89.4)
+    ViT, fine-tuned  93.8 (93.3 - 94.4)  98.2 (97.8 - 98.9)  98.1 (97.5 - 98.9)
+    hybrid           97.2 (96.9 - 97.5)  98.1 (97.5 - 98.6)  98.2 (97.8 - 98.6)
+    ResNet           98.1 (97.8 - 98.6)  98.7 (98.6 - 98.9)  98.9 (98.6 - 99.2)
 """
 
 from ml_collections import ConfigDict

@@ -2,8 +2,20 @@
 
     python main.py --config=configs/paper/figure9.py --workdir=runs/figure9
 
+Both kinds of pooling with four learning rates, 300 steps on digits.
+
 Hardware: 2 CPU cores; minutes.
-Expected: configs/paper/README.md.
+Measured accuracy in %, mean and range of seeds 0, 1 and 2 (2026-11-23, a shared
+2-core Xeon):
+
+    learning rate  class token         mean of the patches
+    0.001          76.2 (73.9 - 78.1)  78.9 (76.9 - 81.7)
+    0.003          92.5 (90.6 - 94.4)  94.9 (93.9 - 95.6)
+    0.01           96.4 (95.0 - 97.8)  96.7 (95.6 - 97.8)
+    0.03           96.9 (95.8 - 98.6)  96.7 (96.1 - 96.9)
+
+The rates were extended upwards once, because the largest was best.
+`:dataset=cifar10` was not run.
 """
 
 from ml_collections import ConfigDict

@@ -1,4 +1,4 @@
-"""Base of the small experiments (README.md): a ViT that trains in seconds.
+"""Base of the small experiments: a ViT that trains in seconds.
 
     python main.py --config=configs/paper/small.py --workdir=runs/small
 

@@ -1,5 +1,6 @@
 """Commands `predict` and `features`."""
 
+import argparse
 import csv
 import json
 import pathlib
@@ -13,6 +14,7 @@ from tests import random_models
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import escape
+from vit_jax.commands import arguments
 
 READABLE = ['a.png', 'b.jpg', 'c.png', 'more/d.PNG']
 TINY = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
@@ -95,6 +97,23 @@ def test_tables_of_images_keep_their_order_and_labels(
   assert [[p['name'] for p in line['predictions']] for line in lines] == [
       [row['decision']] for row in rows]
   assert pathlib.Path('plain.csv').read_text().startswith('path,decision,')
+
+
+def test_a_table_with_the_columns_of_the_run_needs_no_flags(photos, tmp_path):
+  table = tmp_path / 'table.csv'
+  run = {'data': {'target': 'single', 'table': {
+      'path': 'where', 'label': 'breed', 'folder': 'of the training'}}}
+
+  def labels(header, *overrides):
+    table.write_text(f'{header}\n{photos}/a.png,ant,bee\n')
+    found, _ = arguments.find_images(argparse.Namespace(
+        paths=[str(table)], overrides=overrides), run)
+    return [*found.values()]
+
+  assert labels('where,breed,other') == [[{'breed': 'ant'}]]
+  assert labels('path,none,label') == [[{'label': 'bee'}]]
+  assert labels('where,breed,other', 'data.table.label=other',
+                'data.table.path=where') == [[{'other': 'bee'}]]
 
 
 def test_several_targets_have_a_column_each(

@@ -1,4 +1,4 @@
-"""The commands of docs/recipes.md run, with two steps and a small model."""
+"""The recipes of docs/training.md run, with two steps and a small model."""
 
 import pathlib
 import re
@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.slow,  # It trains models.
               pytest.mark.usefixtures('one_device')]
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGE = (ROOT / 'docs' / 'recipes.md').read_text()
-RECIPES = dict(re.findall(r'## (.*?)\n.*?```bash\n(.*?)```', PAGE, re.DOTALL))
+PAGE = (ROOT / 'docs' / 'training.md').read_text()
+RECIPES = dict(re.findall(
+    r'### (.*?)\n.*?```bash\n(.*?)```', PAGE, re.DOTALL))
 SHORT = ['total={"steps":2}', 'batch_size=8', 'data.resolution=16',
          'data.num_workers=0']
 SMALL = {

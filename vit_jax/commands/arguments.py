@@ -36,7 +36,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     '--text-embeddings': dict(
         default='', metavar='FILE.npz',
         help='classify with the text embeddings of CLIP or SigLIP: '
-        '`embeddings` [classes, width] and `labels`; see docs/zero_shot.md'),
+        '`embeddings` [classes, width] and `labels`; see docs/inference.md'),
     '--labels': dict(
         default='', metavar='FILE',
         help='class names, one a line: a name for each output of the weights, '
@@ -227,13 +227,24 @@ def add_images(
 
 
 def find_images(
-    args: argparse.Namespace,
+    args: argparse.Namespace, run: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, list[image_files.Labels]], dict[str, str]]:
-  """Returns the images of `add_images` and errors; see `image_files.find`."""
-  section = data_config.parse(data_keys(args))
-  return image_files.find(
-      args.paths, columns_lib.LabelConfig(
-          section.target, section.table, group=section.group))
+  """Returns the images of `add_images` and errors; see `image_files.find`.
+
+  Without flags of the section data, tables with the columns of the config `run`
+  are read as by that run.
+  """
+  keys = data_keys(args)
+  sections = [data_config.parse(keys)]
+  trained = (run or {}).get('data', {})
+  if not keys and trained.get('target') in (
+      '', 'single', 'multi', 'regression'):
+    sections.insert(0, data_config.parse({
+        'target': trained['target'],
+        'table': {**trained.get('table', {}), 'folder': ''}}))
+  return image_files.find(args.paths, [
+      columns_lib.LabelConfig(one.target, one.table, group=one.group)
+      for one in sections])
 
 
 def data_keys(

@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   arguments.check_output(
       args.output, ('.csv', '.jsonl'), overwrite=args.overwrite)
   fields.check_range(args, 'top_k', low=1)
-  found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
+  found, errors = arguments.find_images(args, model.run)
   if mistakes:
     arguments.check_output(args.mistakes, ('.csv',), overwrite=args.overwrite)
     found = mistakes.with_folders(found, args.paths, model)

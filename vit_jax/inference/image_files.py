@@ -28,7 +28,8 @@ Labels = dict[str, Any]  # Of a row of a table, by column.
 
 
 def find(
-    paths: Sequence[str], config: columns_lib.LabelConfig = columns_lib.DEFAULT,
+    paths: Sequence[str],
+    configs: Sequence[columns_lib.LabelConfig] = (columns_lib.DEFAULT,),
 ) -> tuple[dict[str, list[Labels]], dict[str, str]]:
   """Returns image files with their labels, and an error per missing path.
 
@@ -39,7 +40,7 @@ def find(
   Args:
     paths: files, folders (searched recursively), globs, or tables of images,
       which may have labels.
-    config: roles of the columns of tables.
+    configs: roles of the columns of tables; see `tables.read_rows`.
 
   Raises:
     OSError: the first error, if no path has an image.
@@ -50,7 +51,7 @@ def find(
   failed: dict[str, OSError] = {}
   for text in paths:
     try:
-      for path, rows in _expand(text, config).items():
+      for path, rows in _expand(text, configs).items():
         same = path if '://' in path else os.path.abspath(path)
         found.setdefault(first.setdefault(same, path), []).extend(rows)
     except OSError as error:
@@ -75,13 +76,14 @@ def _words(path: str, error: Exception) -> str:
 
 
 def _expand(
-    text: str, config: columns_lib.LabelConfig) -> dict[str, list[Labels]]:
+    text: str, configs: Sequence[columns_lib.LabelConfig],
+) -> dict[str, list[Labels]]:
   """Returns the images at a path, with the labels of the rows of a table."""
   files.check_address(text, where='an image')
   path = epath.Path(text).expanduser()
   others: collections.Counter[str] = collections.Counter()
   if path.suffix.lower() in files.TABLE_SUFFIXES and path.exists():
-    return tables.read_rows(path, config)
+    return tables.read_rows(path, *configs)
   if path.is_dir():
     names, others = files.list_files(path)
     found = sorted(os.fspath(path / name) for name in names)

@@ -49,7 +49,7 @@ def load(
     base: location of the weights that a LoRA run adapts; by default where they
       were during training.
     text_embeddings: .npz file of text embeddings, which become the head of an
-      image tower (docs/zero_shot.md).
+      image tower (docs/inference.md).
     imports: modules of your own that the config of a run may import; those that
       your program has imported are allowed, too.
     log: called with lines about found and inferred settings; None for none.

@@ -72,7 +72,7 @@ class Model(weights_lib.Weights):
 
   @functools.cached_property
   def module(self) -> nn.Module:
-    """The linen module, which applies `params` to images; see docs/api.md."""
+    """The linen module, which applies `params` to images; see docs/embed.md."""
     return factory.build(self.config, num_classes=self.config.num_classes)
 
   def __call__(self, images: Images) -> types.Outputs:

@@ -47,7 +47,7 @@ IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 def train(
     experiment: experiment_lib.Experiment, workdir: epath.PathLike, *,
     title: str = '', weights: weights_lib.Weights | None = None,
-    profile_steps: int = 0,
+    profile_steps: int = 0, describe: restore.Describe | None = None,
 ) -> dict[str, Any]:
   """Trains to the end, resuming a run if there is one; returns the summary.
 
@@ -57,6 +57,7 @@ def train(
     title: name to print.
     weights: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile.
+    describe: describes the initial weights of a new run.
 
   Raises:
     UserError: if a step or an evaluation does not fit into memory, `workdir`
@@ -74,7 +75,8 @@ def train(
       workdir_lib.hold(
           workdir, title, experiment.config.checkpoint) as files):
     multihost.connect_cpus(experiment.mesh)
-    return _Run(experiment, files, stop, watchdog).run(weights, profile_steps)
+    return _Run(experiment, files, stop, watchdog).run(
+        weights, profile_steps, describe)
 
 
 class _Run:
@@ -89,13 +91,15 @@ class _Run:
 
   def run(
       self, weights: weights_lib.Weights | None, profile_steps: int,
+      describe: restore.Describe | None,
   ) -> dict[str, Any]:
     """Restores or initialises the state, and trains unless it has ended."""
     free_bytes = device_memory.free_bytes(self._experiment.mesh)
     fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)
     self._report('restoring or initialising the state', is_start=True)
     self._state, start = restore.restore_or_init(
-        self._experiment, self._checkpoints, self._files.path, weights)
+        self._experiment, self._checkpoints, self._files.path, weights,
+        describe)
     self._experiment, self._counters = start.experiment, start.counters
     self._report('compiling', is_start=True)
     # Process 0 decides: other hosts may see stale files.

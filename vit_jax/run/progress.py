@@ -64,7 +64,7 @@ class Progress:
       self._advised = True
       self.print('note: training waits for images '
                  f'{console_lib.format_percent(share)} of the time; '
-                 'docs/performance.md lists remedies')
+                 'docs/measurements.md lists remedies')
     figures = ''.join(
         f'  {heading} ' + (
             console_lib.format_percent(row[name], digits=1)

@@ -66,7 +66,7 @@ def test_a_missing_beam_is_an_error_with_the_install_command(
   monkeypatch.setitem(sys.modules, 'apache_beam', None)
   assert main.main(['data', 'prepare', '--source=digits', '--to=x',
                     '--name=x', '--runner=DirectRunner']) == 2
-  assert 'pip install -r requirements-beam.txt' in capsys.readouterr().err
+  assert "pip install '.[beam]'" in capsys.readouterr().err
 
 
 def _describe(source, *flags):

@@ -155,7 +155,7 @@ def test_the_command_compares_the_export_with_the_model(tmp_path, capsys):
     ('model', ['--format=onnx'], 'must end with .onnx'),
     ('model.onnx', ['--format=onnx'],
      '--format=onnx needs absent_library, which is not installed. In an '
-     'environment of its own (docs/serving.md): pip install -r'),
+     "environment of its own (docs/serving.md): pip install '.[export]'"),
     ('model.stablehlo', ['--format=jax', '--quantize=int8', '--calibrate=x'],
      'needs --format=onnx'),
     ('model.onnx', ['--format=onnx', '--quantize=int8'], '--calibrate=FOLDER'),

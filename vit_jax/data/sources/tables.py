@@ -139,16 +139,20 @@ def _check_repeated(
 
 
 def read_rows(
-    path: epath.Path, config: columns_lib.LabelConfig,
+    path: epath.Path, *configs: columns_lib.LabelConfig,
 ) -> dict[str, list[dict[str, Any]]]:
   """Returns the images of a table with the labels of their rows, by column.
 
-  A table may have no labels.
+  A table may have no labels. It is read with the first of `configs` whose
+  columns it has, else with the last one.
 
   Raises:
     UserError: as `open_table` does.
   """
   table, where = table_files.read(path), os.fspath(path)
+  names = {*table.column_names, None}
+  config = next((one for one in configs if names.issuperset(
+      (*one.table.labels, one.table.path))), configs[-1])
   try:
     column, columns = choose_columns(table, config, where=where)
   except protocol.NoLabels:

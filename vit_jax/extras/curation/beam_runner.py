@@ -28,9 +28,9 @@ def load(runner: str) -> Any:
     import apache_beam
   except ImportError as error:
     raise UserError(
-        f'Apache Beam is not installed ({error}). Run `pip install -r '
-        'requirements-beam.txt`, or use --runner=local, which runs in this '
-        'process without it.') from error
+        f'Apache Beam is not installed ({error}). Run `pip install '
+        "'.[beam]'`, or use --runner=local, which runs in this process without "
+        'it.') from error
   return apache_beam
 
 

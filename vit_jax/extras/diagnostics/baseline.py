@@ -12,6 +12,7 @@ from vit_jax import data
 from vit_jax import types
 from vit_jax.data.splits import split_strings
 from vit_jax.evals import knn
+from vit_jax.experiment import evaluators
 from vit_jax.experiment import experiment as experiment_lib
 
 MOST = 5_000  # Training images, and test images.
@@ -37,10 +38,10 @@ def describe(
       split=test.split, train_split=train.split,
       k=min(knn.KnnConfig.k, len(samples[train.split])),
       batch_size=config.evals[name].batch_size)
-  metrics = dataclasses.replace(
+  evaluate = evaluators.build(dataclasses.replace(
       experiment, open_data=lambda split, source, **_: (samples[split], None),
-      config=dataclasses.replace(config, evals={'baseline': section}),
-  ).evaluate('baseline', params).metrics
+      config=dataclasses.replace(config, evals={'baseline': section})))
+  metrics = evaluate['baseline'](params, lambda: None).metrics
   return (f'baseline: {metrics["accuracy"]:.2%} of {len(samples[test.split]):,}'
           f' images of {test.split} by the nearest of '
           f'{console.format_count(len(samples[train.split]), "training image")}'

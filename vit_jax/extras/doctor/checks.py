@@ -74,7 +74,7 @@ def check_devices(has_gpu: bool) -> list[Check]:
   checks.append(Check('convolution', 'runs'))
   return checks + [
       Check(name, 'present, but not used by JAX', 'WARN',
-            f'unset JAX_PLATFORMS; {_how_to_install(f"-{name}", package)}')
+            f'unset JAX_PLATFORMS; {_how_to_install(name, package)}')
       for name, package, exists in (
           ('gpu', 'jax[cuda13]', has_gpu),
           ('tpu', 'jax[tpu]', _has_tpu()))
@@ -94,12 +94,13 @@ def check_host() -> list[Check]:
                   ('JAX_', 'XLA_', 'CUDA_VISIBLE', 'TPU_', 'TFDS_')))]
 
 
-def _how_to_install(suffix: str, package: str) -> str:
-  """Returns the command for a requirements file, or for one package."""
+def _how_to_install(extra: str, package: str) -> str:
+  """Returns the command for an extra or all requirements, or one package."""
   if not (ROOT / 'requirements.txt').exists():
     return f"{INSTALL} '{package}'"
-  constraints = f' -c {ROOT}/constraints.txt' * (not suffix)
-  return f'{INSTALL} -r {ROOT}/requirements{suffix}.txt{constraints}'
+  if extra:
+    return f"{INSTALL} --editable '{ROOT}[{extra}]'"
+  return f'{INSTALL} -r {ROOT}/requirements.txt -c {ROOT}/constraints.txt'
 
 
 def _satisfies(version: str, wanted: str) -> bool:

@@ -103,8 +103,8 @@ def devices(name: str) -> Sequence[jax.Device]:
   if importlib.util.find_spec('libtpu') is None:
     raise UserError(
         'A topology needs the TPU compiler libtpu, which needs no TPU but is '
-        'not installed. In an environment of its own (docs/plans.md): pip '
-        'install -r requirements-plan.txt')
+        'not installed. In an environment of its own (docs/plans.md): '
+        "pip install '.[plan]'")
   _set_environment()
   options: dict[str, Any] = {}
   if version == 'v4':  # A device is a chip of two cores, as on real machines.

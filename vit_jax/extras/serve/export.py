@@ -225,8 +225,8 @@ def library(name: str, form: str) -> Any:
       raise
     raise UserError(
         f'--format={form} needs {name}, which is not installed. In an '
-        'environment of its own (docs/serving.md): pip install '
-        '-r requirements-export.txt') from error
+        "environment of its own (docs/serving.md): pip install '.[export]'"
+    ) from error
 
 
 def batches(

@@ -2,7 +2,7 @@
 
 The kernels compute blocks of logits on the chip and keep only the logarithm of
 each query's sum of exponentials (arXiv 2205.14135). They pay with long
-sequences: docs/performance.md.
+sequences: docs/measurements.md.
 """
 
 import math

@@ -4,7 +4,7 @@
 
 arXiv 2103.00020, section 3.1.2; 2303.15343, equation 1. The text embeddings
 become the head of the model, so that all commands can use it. They are computed
-elsewhere: docs/zero_shot.md shows how.
+elsewhere: docs/inference.md shows how.
 """
 
 import dataclasses

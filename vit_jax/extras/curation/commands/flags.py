@@ -19,7 +19,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     '--runner': dict(
         default='local', metavar='NAME',
         help="'local', in this process (the default), or the name of an Apache "
-        'Beam runner (requirements-beam.txt)'),
+        "Beam runner (pip install '.[beam]')"),
     '--runner-flags': dict(
         type=shlex.split, default=[], metavar='FLAGS',
         help='flags of the Beam runner, in quotes. To use all cores: '

@@ -5,7 +5,7 @@
 
 Compiles the training step of the config for the local devices or for a TPU
 slice, and prints its memory, operations, memory traffic and collectives. No
-data is read. A slice needs the TPU compiler (requirements-plan.txt), but no
+data is read. A slice needs the TPU compiler (pip install '.[plan]'), but no
 TPU.
 
 Memory figures are the compiler's and apply to a run. Speeds are roofline
