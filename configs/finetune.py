@@ -15,13 +15,15 @@ For your own images in class folders:
         --workdir=runs/mine --config.init.checkpoint=runs/b16
 
 For ImageNet as in table 2, use `:dataset=imagenet2012,resolution=512` for L/16
-and resolution=518 for H/14; both enable weight averaging. Accuracy on ReaL
-labels:
+and resolution=518 for H/14; both enable weight averaging. Accuracy of such a
+run on ReaL labels and on ObjectNet (docs/evaluation.md):
 
-    python main.py evaluate --workdir=runs/l16 --evaluators=classification \
+    python main.py evaluate --workdir=runs/l16-imagenet \
+        --evaluators=classification,objectnet \
         --config.evals.classification.real_labels=real.json
 
-Hardware: a TPU v3-8 for B/16 at 384 pixels, or less with gradient accumulation.
+Hardware (an estimate): a TPU v3-8 for B/16 at 384 pixels, or less with gradient
+accumulation.
 Expected accuracy: ViT-B/16 from ImageNet-21k on CIFAR-10: 98.95 % (cited: arXiv
 2010.11929, table 5). L/16 from ImageNet-21k on ImageNet at 512: 85.30 +- 0.02 %
 (cited: table 2). Not measured here.

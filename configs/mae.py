@@ -14,7 +14,8 @@ Fine-tuning and linear probe drop the decoder:
 
 Hardware: 128 TPU v3 cores, 31 hours for L/16 and 1,600 epochs (cited: section
 4.1 of the paper), or less with gradient accumulation. The encoder processes a
-quarter of the patches: `main.py flops --config=configs/mae.py` counts.
+quarter of the patches; `main.py flops --config=configs/mae.py` prints the
+FLOPs.
 Expected top-1 accuracy on ImageNet of L/16 after 800 epochs: 85.4 % fine-tuned,
 73.9 % with a linear probe (cited: table 1d); B/16, L/16 and H/14 fine-tuned
 after 1,600 epochs: 83.6 %, 85.9 % and 86.9 % (cited: table 3). Not measured

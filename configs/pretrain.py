@@ -3,7 +3,7 @@
     python main.py --config=configs/pretrain.py:model=B/16 \
         --workdir=gs://bucket/b16 --config.data.data_dir=gs://bucket/tfds
 
-On ImageNet-21k or JFT, with a sigmoid or softmax loss:
+On ImageNet-21k or JFT, with the sigmoid loss, or with `loss=softmax`:
 
     python main.py --workdir=gs://bucket/l16 \
         --config=configs/pretrain.py:model=L/16,dataset=jft,epochs=7 \
@@ -13,7 +13,8 @@ With `dataset=jft`, set `data.source` to a dataset of TensorFlow Datasets with
 several labels per image (at most `data.max_labels`); it is trained with the
 settings of JFT. `dataset=my_images` uses the settings of ImageNet instead; for
 several labels per image and many classes, add --config.model.head_bias=-10. The
-warm-up of 10,000 steps is limited to 15 % of the run, for small datasets.
+three datasets of table 3 have a warm-up of 10,000 steps, limited to 15 % of the
+run; others have 5 %.
 
 Hardware: TPUs with memory for 4,096 images of 224 x 224, or fewer with gradient
 accumulation. `python main.py flops --config=...` prints the cost of a run.

@@ -20,7 +20,8 @@ pixels. As in the benchmark's script, images are resized without crops and
 flips, because some labels depend on position. The paper follows arXiv
 1912.11370, which uses crops and flips for tasks whose labels allow it.
 
-Hardware: a TPU v3-8 for B/16 at 384 pixels, or less with gradient accumulation.
+Hardware (an estimate): a TPU v3-8 for B/16 at 384 pixels, or less with gradient
+accumulation.
 Expected mean of the 19 tasks: L/16 from ImageNet-21k 72.72 +- 0.21 %, H/14 from
 JFT 77.63 +- 0.23 % (cited: arXiv 2010.11929, table 2). Not measured here.
 """

@@ -47,8 +47,9 @@ as `--config.optimizer.learning_rate=3e-4` changes any of them. Quote lists:
 has one unit: `{'steps': N}`, `{'examples': N}`, `{'epochs': N}` or
 `{'percent': N}` of the run; as a flag, `--config.total.epochs=90`. NAME in
 `evals.NAME` is any name that you choose.
-Keys of all names are those of each record of a section. More are at the end of
-the pages on [training](training.md) (optimizers),
+
+A heading "`optimizer` of all names" lists keys that every optimizer has. More
+keys are at the end of the pages on [training](training.md) (optimizers),
 [distillation](distillation.md), [self-supervision](self_supervised.md),
 [segmentation](segmentation.md), [evaluation](evaluation.md), and
 [today's backbones and model cards](models.md). `python -m

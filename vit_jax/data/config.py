@@ -39,8 +39,8 @@ class DataConfig:
     mixture: several datasets to train on together, in place of `source` and
       `split`: [{'source': 'a', 'split': 'train', 'weight': 3}, ...];
       docs/data.md.
-    val_source: validation data, evaluated as the split `val`. All images of
-      `source` are then trained on: none are held out by a hash.
+    val_source: validation data, evaluated as the split `val`. No images of
+      `source` are then held out by a hash.
     data_dir: TFDS directory; default: $TFDS_DATA_DIR or ~/tensorflow_datasets.
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
     target: kind of the labels of your files: 'single', 'multi', 'regression',

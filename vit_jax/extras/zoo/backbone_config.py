@@ -30,8 +30,8 @@ class BackboneConfig(vit.ViTConfig):
   """Section `model` of a config with `name: 'backbone'`.
 
   Attributes:
-    backbone: convolutional stem, as in a hybrid; no published backbone has one
-      together with other settings of this record.
+    backbone: convolutional stem, as in a hybrid; no published backbone combines
+      it with the other settings of this section.
     num_kv_heads: heads of keys and values; each serves a group of consecutive
       query heads (grouped-query attention, arXiv 2305.13245); 0 for
       `num_heads`.
