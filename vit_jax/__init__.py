@@ -56,8 +56,8 @@ def build(
   from vit_jax.experiment import config_file
   from vit_jax.experiment import load_config
   overrides = _flags(overrides)
-  if not isinstance(config, str):
-    config = config_file.plain(config)
+  config = (os.fspath(config) if isinstance(config, (str, os.PathLike))
+            else config_file.plain(config))
   registry.allow_named([config, overrides])
   return build_lib.build(load_config.load_one(config, overrides, stage=stage))
 

@@ -98,14 +98,18 @@ def brief(
 ) -> list[str]:
   """Returns a report for a terminal: four lines, cut to its width.
 
-  Logs get all lines, as does a terminal if `verbose`.
+  Settings that files declare are left out first. Logs get all lines, as does a
+  terminal if `verbose`.
   """
   console = console or rich.console.Console()
   if verbose or not console.is_terminal:
     return [*lines]
-  shown = [*lines[:_BRIEF if len(lines) <= _BRIEF else _BRIEF - 1]]
-  if cut := len(lines) - len(shown):
-    shown.append(f'  and {format_count(cut, "line")} more with --verbose')
+  shown = [*lines]
+  if len(lines) > _BRIEF:
+    shown = [line for line in lines if not line.startswith(
+        ('  declared', '  inferred'))][:_BRIEF - 1]
+    more = format_count(len(lines) - len(shown), 'line')
+    shown.append(f'  and {more} more: --verbose, or model.summary in Python')
   return [line if cell_len(line) <= console.width else
           set_cell_size(line, console.width - 1) + '…' for line in shown]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 import contextlib
+import copy
 import errno
 
 
@@ -41,8 +42,14 @@ def replaced_by(
 
 def within(where: str) -> contextlib.AbstractContextManager[None]:
   """Puts `where`, unless it is empty, in front of a `UserError`."""
-  return replaced_by(lambda error: type(error)(f'{where}: {error}') if (
-      where and isinstance(error, UserError)) else None)
+  def rewrite(error: Exception) -> Exception | None:
+    if not (where and isinstance(error, UserError)):
+      return None
+    better = copy.copy(error)  # Its class may take other arguments.
+    better.args = (f'{where}: {error}',)
+    return better
+
+  return replaced_by(rewrite)
 
 
 def naming(what: str) -> contextlib.AbstractContextManager[None]:

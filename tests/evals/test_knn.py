@@ -1,9 +1,11 @@
 """k-NN accuracy, compared with scikit-learn."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn import neighbors
 
+from tests import toy as toy_lib
 from vit_jax.evals import features as features_lib
 from vit_jax.evals import knn
 
@@ -32,6 +34,22 @@ def test_accuracy_agrees_with_scikit_learn(toy, k, temperature):
   assert got == {'accuracy': pytest.approx(reference), 'examples': 30,
                  **features_lib.spread(bank)}
   assert 1 / CLASSES < reference < 1
+
+
+def test_features_of_a_layer_are_averaged_over_the_mirror_image(monkeypatch):
+  monkeypatch.setattr(
+      knn.KnnConfig, 'build', lambda self, context: lambda *_: context)
+  images = RNG.normal(size=(2, 8, 8, 3)).astype(np.float32)
+
+  def features(images, **options):
+    experiment = toy_lib.build(evals={'knn': {'name': 'knn', **options}})
+    return experiment.evaluators['knn']().features(
+        experiment.init_state().params, {'image': jnp.asarray(images)}, 'cls:1',
+        'feature')
+
+  np.testing.assert_allclose(
+      features(images, flip=True),
+      (features(images) + features(images[:, :, ::-1])) / 2, atol=1e-6)
 
 
 def test_spread_measures_the_dimensions_that_features_use():

@@ -231,17 +231,17 @@ def find_images(
 ) -> tuple[dict[str, list[image_files.Labels]], dict[str, str]]:
   """Returns the images of `add_images` and errors; see `image_files.find`.
 
-  Without flags of the section data, tables with the columns of the config `run`
-  are read as by that run.
+  Without flags of the section data, tables with the columns that the config
+  `run` names are read with its columns.
   """
   keys = data_keys(args)
   sections = [data_config.parse(keys)]
   trained = (run or {}).get('data', {})
-  if not keys and trained.get('target') in (
-      '', 'single', 'multi', 'regression'):
-    sections.insert(0, data_config.parse({
-        'target': trained['target'],
-        'table': {**trained.get('table', {}), 'folder': ''}}))
+  table = {**trained.get('table', {}), 'folder': '', 'split': None}
+  if not keys and (table.get('path') or table.get('label')) and (
+      trained.get('target') in ('', 'single', 'multi', 'regression')):
+    sections.insert(0, data_config.parse(
+        {'target': trained['target'], 'table': table}))
   return image_files.find(args.paths, [
       columns_lib.LabelConfig(one.target, one.table, group=one.group)
       for one in sections])

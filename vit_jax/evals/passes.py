@@ -66,8 +66,8 @@ def total(
 
 
 def average_mirrored(
-    predict: Callable[[types.Params, Any], types.Outputs],
-) -> Callable[[types.Params, Any], types.Outputs]:
+    predict: Callable[[types.Params, Any], T],
+) -> Callable[[types.Params, Any], T]:
   """Returns `predict` averaged over each image and its mirror image.
 
   `predict` takes images [batch, height, width, channels]. Outputs of their
@@ -76,7 +76,7 @@ def average_mirrored(
   def average(one: jax.Array, other: jax.Array) -> jax.Array:
     return (one + (other[:, :, ::-1] if other.ndim == 4 else other)) / 2
 
-  def averaged(params: types.Params, images: Any) -> types.Outputs:
+  def averaged(params: types.Params, images: Any) -> T:
     return jax.tree.map(
         average, predict(params, images), predict(params, images[:, :, ::-1]))
 

@@ -64,7 +64,7 @@ def complete(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
           factory.with_dtype(
-              config.model, devices, earlier=earlier and earlier['model']),
+              config.model, devices, earlier=(earlier or {}).get('model')),
           num_classes=dataset.num_classes),
       objective=config.objective.resolve(dataset),
       evals={name: _with_splits(section.resolve(dataset), open_data)

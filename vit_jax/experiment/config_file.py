@@ -77,11 +77,14 @@ def read(specification: str) -> dict[str, Any]:
   return found
 
 
-def plain(
-    config: Mapping[str, Any] | ml_collections.ConfigDict) -> dict[str, Any]:
+def plain(config: Any) -> dict[str, Any]:
   """Returns the content of a config as plain data."""
-  return (json.loads(config.to_json())
-          if isinstance(config, ml_collections.ConfigDict) else dict(config))
+  if isinstance(config, ml_collections.ConfigDict):
+    return json.loads(config.to_json())
+  if not isinstance(config, Mapping):
+    raise UserError('A config is a file, a mapping or a ConfigDict, but got '
+                    f'{type(config).__name__}.')
+  return dict(config)
 
 
 def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:

@@ -170,10 +170,15 @@ def build(experiment: Any) -> dict[str, evals.Evaluate]:
       params: types.Params, batch: types.Batch, layer: str, setting: str, *,
       flip: bool) -> jax.Array:
     name = feature_layers.output(layer, config.model, what=setting)
-    found = predict(params, batch, flip=flip, **(
-        {'capture': True} if name.startswith('layers/') else {}))
-    values = feature_layers.extract(
-        feature_layers.select(found, name), layer, config.model, grid=grid)
+    options = {'capture': True} if name.startswith('layers/') else {}
+
+    def extract(params: types.Params, images: jax.Array) -> jax.Array:
+      found = experiment.context.apply(params, images, **options)
+      return feature_layers.extract(
+          feature_layers.select(found, name), layer, config.model, grid=grid)
+
+    values = (passes.average_mirrored(extract) if flip else extract)(
+        params, batch['image'])
     if values.ndim != 2:
       raise UserError(
           f'{setting} is {layer!r}, which is not a vector. Use cls or mean.')

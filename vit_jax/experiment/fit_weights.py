@@ -65,8 +65,8 @@ def start(
   params = multihost.put(params, experiment.shardings.params)
   counts, *others = adapt_lib.report(rows)
   report = console.brief([
-      f'Starting from {paths.display(weights.address)} ({weights.kind}): '
-      + counts, *others])
+      f'Starting from {paths.display(weights.address)} ({weights.kind})',
+      f'  {counts}', *others])
   return experiment.init_state(params), '\n'.join(filter(None, [
       *report, matched, *data.scale_notes(
           experiment.config.data, weights.preprocess.value_scale),

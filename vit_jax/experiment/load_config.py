@@ -93,9 +93,11 @@ def load(
       if init.stage:
         stage = inherit(stage, config_lib.to_plain(configs[init.stage]))
       elif init.checkpoint and open_weights:
-        model = stage.get('model', {})
-        stage = inherit(stage, _sections(model, open_weights(
-            init.checkpoint, init.which, int(model.get('num_heads') or 0))))
+        model = schema.check_section(stage.get('model', {}), where='model')
+        heads = schema.convert(
+            model.get('num_heads') or 0, int, where='model.num_heads')
+        stage = inherit(stage, _sections(
+            model, open_weights(init.checkpoint, init.which, heads)))
       configs[name] = config_lib.resolve(stage)
   return configs
 

@@ -145,7 +145,8 @@ def open_image(
       return read(data)
   if isinstance(image, Image.Image):
     return read(image)
-  pixels = np.asarray(image)
+  with exceptions.naming('an image'):
+    pixels = np.asarray(image)
   _check_shape(pixels.shape, channels=channels)
   return read(_to_uint8(pixels) if is_viewable(preprocess) else pixels)
 

@@ -93,7 +93,8 @@ def load(
     model = registry.load(registry.TEXT_EMBEDDINGS)(model, text_embeddings)
   if labels:
     model = rename(model, labels)
-  for line in console.brief(model.summary):
+  for line in (console.brief(model.summary)
+               if log is console.print_lines else model.summary):
     log(escape.line(line))
   return model
 

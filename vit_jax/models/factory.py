@@ -112,7 +112,7 @@ def with_dtype(
   """
   if config.dtype != 'auto':
     return config
-  if earlier:
+  if earlier and 'dtype' in earlier:
     return dataclasses.replace(config, dtype=earlier['dtype'])
   # The fused kernel needs bfloat16, and CPUs replace it.
   is_slow = config.attention == 'plain' and any(

@@ -67,8 +67,9 @@ def evaluation_line(
   texts = [f'{key} {format_value(key, value, declared)}'
            for key, value in row.items()
            if key in declared or not key.endswith(hidden)]
-  shown = [text for text, end in zip(texts, itertools.accumulate(
-      len(text) + 2 for text in texts)) if end <= _MAX_LENGTH]
+  ends = itertools.accumulate(len(text) + 2 for text in texts)
+  shown = [text for text, end in zip(texts, ends) if end <= _MAX_LENGTH] or (
+      texts[:1])
   more = len(texts) - len(shown)
   return f'step {step:,}: ' + ', '.join(shown) + f', and {more} more' * (
       more > 0)

@@ -11,6 +11,7 @@ import collections
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import functools
 from typing import Any
 
 from etils import epath
@@ -47,7 +48,7 @@ IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 def train(
     experiment: experiment_lib.Experiment, workdir: epath.PathLike, *,
     title: str = '', weights: weights_lib.Weights | None = None,
-    profile_steps: int = 0, describe: restore.Describe | None = None,
+    profile_steps: int = 0, baseline: bool = False,
 ) -> dict[str, Any]:
   """Trains to the end, resuming a run if there is one; returns the summary.
 
@@ -57,7 +58,8 @@ def train(
     title: name to print.
     weights: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile.
-    describe: describes the initial weights of a new run.
+    baseline: whether to measure the initial weights of a new run; see
+      `registry.BASELINE`.
 
   Raises:
     UserError: if a step or an evaluation does not fit into memory, `workdir`
@@ -76,7 +78,7 @@ def train(
           workdir, title, experiment.config.checkpoint) as files):
     multihost.connect_cpus(experiment.mesh)
     return _Run(experiment, files, stop, watchdog).run(
-        weights, profile_steps, describe)
+        weights, profile_steps, baseline=baseline)
 
 
 class _Run:
@@ -90,16 +92,15 @@ class _Run:
     self._counters = counters_lib.Counters()
 
   def run(
-      self, weights: weights_lib.Weights | None, profile_steps: int,
-      describe: restore.Describe | None,
+      self, weights: weights_lib.Weights | None, profile_steps: int, *,
+      baseline: bool,
   ) -> dict[str, Any]:
     """Restores or initialises the state, and trains unless it has ended."""
     free_bytes = device_memory.free_bytes(self._experiment.mesh)
     fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)
     self._report('restoring or initialising the state', is_start=True)
     self._state, start = restore.restore_or_init(
-        self._experiment, self._checkpoints, self._files.path, weights,
-        describe)
+        self._experiment, self._checkpoints, self._files.path, weights)
     self._experiment, self._counters = start.experiment, start.counters
     self._report('compiling', is_start=True)
     # Process 0 decides: other hosts may see stale files.
@@ -108,6 +109,8 @@ class _Run:
             self._counters.step) if self._is_finished() else {})
     if not summary:
       self._start(start, free_bytes, profile_steps)
+      if baseline and weights and not self._counters.step:
+        self._measure_baseline()
       summary = self._train()
     elif not self._files.describe_finished(summary, start.changed_evaluators):
       return summary  # The card would describe other metrics.
@@ -147,6 +150,13 @@ class _Run:
     self._progress = progress_lib.Progress(
         self._experiment.total_steps, start_step=self._step,
         title=self._files.title, quiet=not self._files.is_active)
+
+  def _measure_baseline(self) -> None:
+    """Prints the accuracy of the initial weights before they are trained."""
+    if describe := registry.optional(registry.BASELINE):
+      self._progress.print(describe(
+          self._experiment, self._state.params,
+          functools.partial(self._on_eval_batch, 'baseline')))
 
   def _train(self) -> dict[str, Any]:
     """Runs the remaining steps; writes and returns the summary."""

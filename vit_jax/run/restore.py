@@ -8,7 +8,7 @@ Each field of the config declares what it means if its value has changed since
 the last start; see `fields`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import shlex
@@ -38,9 +38,6 @@ from vit_jax.run import evaluation
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
 
-# Returns a line about initial parameters, or ''.
-Describe = Callable[[experiment_lib.Experiment, types.Params], str]
-
 
 @dataclasses.dataclass(frozen=True)
 class Start:
@@ -65,7 +62,6 @@ class Start:
 def restore_or_init(
     experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
     workdir: epath.Path, weights: weights_lib.Weights | None,
-    describe: Describe | None = None,
 ) -> tuple[types.TrainState, Start]:
   """Restores the state of a run, or initialises it if there is none.
 
@@ -84,7 +80,7 @@ def restore_or_init(
       check_labels=lambda names: matched.append(
           _match_classes(experiment, names, workdir)))
   if restored is None:
-    return _init(experiment, weights, describe)
+    return _init(experiment, weights)
   experiment, line = matched[-1]
   start = _resume(experiment, restored, workdir, weights)
   base = None
@@ -101,7 +97,6 @@ def restore_or_init(
 
 def _init(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights | None,
-    describe: Describe | None,
 ) -> tuple[types.TrainState, Start]:
   """Starts a new run from weights or from random parameters."""
   counters = counters_lib.Counters()
@@ -112,8 +107,6 @@ def _init(
   else:
     params, counters.origin = weights.read(), weights.address
     state, message = fit_weights.start(experiment, weights.with_params(params))
-    if describe:
-      message += f'\n{describe(experiment, state.params)}'.rstrip()
     if experiment.config.lora.rank:
       counters.base = checksums.identity(params)
   return frozen_weights.add(experiment, state), Start(

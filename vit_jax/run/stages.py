@@ -67,7 +67,7 @@ def train(
       weights = fit_weights.open_initial(experiment.config, path)
     summaries[name] = loop.train(
         experiment, path, title=name, profile_steps=profile_steps,
-        weights=weights, describe=registry.optional(registry.BASELINE))
+        weights=weights, baseline=True)
   if jax.process_index() == 0 and list(stages) != ['']:
     atomic_files.write_json(
         workdir / workdir_lib.SUMMARY, {'stages': summaries})

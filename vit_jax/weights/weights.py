@@ -123,18 +123,18 @@ def _summary(weights: Weights) -> Iterator[str]:
   size = f'{config.variant}, ' if config.variant else ''
   yield (f'  model: {size}{weights.head_size}, {weights.image_size}'
          + listed(values.items(), start=', '))
-  if not config.num_classes:
-    yield '  no trained head: 0 classes, logits are empty'
   values = _values(weights)
   groups: dict[str, list[str]] = {}
   for name, origin in weights.settings.items():
     if origin != GIVEN and name in values:
       groups.setdefault(origin, []).append(f'{name}={values[name]}')
-  # Assumed settings first: a terminal shows the first lines.
-  for origin in sorted(groups, key=lambda text: text.startswith('declared')):
-    file = origin.rpartition(' ')[2]  # The first line has its folder.
-    yield (f'  {origin.removesuffix(file)}{os.path.basename(file)}: '
-           + ', '.join(groups[origin]))
+  # The first line names the folder.
+  folder = os.path.dirname(weights.description.partition(': ')[0])
+  for origin, texts in groups.items():
+    yield (f'  {origin.replace(f"{folder}/", "") if folder else origin}: '
+           + ', '.join(texts))
+  if not config.num_classes:
+    yield '  no trained head: 0 classes, logits are empty'
   yield from (f'  {note}' for note in weights.notes)
 
 

@@ -15,10 +15,11 @@ def test_the_baseline_is_the_accuracy_of_knn_on_at_most_so_many_images(
   params = experiment.init_state().params
   text = baseline.describe(experiment, params)
   if most == 100:
-    assert '100 images of test by the nearest of 100 training images' in text
+    assert '100 images of test by k-NN among 100 training images' in text
   else:
     accuracy = experiment.evaluate('knn', params).metrics['accuracy']
-    assert text.startswith(f'baseline: {accuracy:.2%} of 360 images of test')
+    assert text.startswith(
+        f'baseline: {100 * accuracy:.2f} % of 360 images of test')
 
 
 @pytest.mark.parametrize('changes', [

@@ -1,4 +1,4 @@
-"""A note of `data describe` if files of 16 bits hold 12-bit values."""
+"""A note of `data check` if files of 16 bits hold 12-bit values."""
 
 import numpy as np
 

@@ -3,6 +3,7 @@
 A run that ends below it has lost more than it learned.
 """
 
+from collections.abc import Callable
 import dataclasses
 
 import numpy as np
@@ -14,12 +15,14 @@ from vit_jax.data.splits import split_strings
 from vit_jax.evals import knn
 from vit_jax.experiment import evaluators
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.parallel import device_memory
 
 MOST = 5_000  # Training images, and test images.
 
 
 def describe(
-    experiment: experiment_lib.Experiment, params: types.Params) -> str:
+    experiment: experiment_lib.Experiment, params: types.Params,
+    on_batch: Callable[[], None] = lambda: None) -> str:
   """Returns a line for the start of a run from weights, or ''.
 
   Only for runs with one label per image, and an evaluator of their accuracy on
@@ -41,9 +44,12 @@ def describe(
   evaluate = evaluators.build(dataclasses.replace(
       experiment, open_data=lambda split, source, **_: (samples[split], None),
       config=dataclasses.replace(config, evals={'baseline': section})))
-  metrics = evaluate['baseline'](params, lambda: None).metrics
-  return (f'baseline: {metrics["accuracy"]:.2%} of {len(samples[test.split]):,}'
-          f' images of {test.split} by the nearest of '
+  with device_memory.explain_shortage('The baseline', advice=(
+      f'Set --config.evals.{name}.batch_size to a smaller number.')):
+    accuracy = evaluate['baseline'](params, on_batch).metrics['accuracy']
+  images = console.format_count(len(samples[test.split]), 'image')
+  return (f'baseline: {console.format_percent(accuracy, digits=2)} of {images} '
+          f'of {test.split} by k-NN among '
           f'{console.format_count(len(samples[train.split]), "training image")}'
           ', from the frozen features')
 

@@ -301,6 +301,9 @@ def _repeat_heads(values: list[Any], heads: int) -> list[Any]:
   if isinstance(values[0], tuple):
     return [max(values)] * len(values)
   rows = max(map(len, values))
+  if rows % heads or any(len(array) % (rows // heads) for array in values):
+    raise UserError(f'queries of {rows} rows do not divide into {heads} heads '
+                    'as keys and values do')
   return [np.repeat(
       array.reshape(-1, rows // heads, *array.shape[1:]), rows // len(array),
       axis=0).reshape(rows, *array.shape[1:]) for array in values]
