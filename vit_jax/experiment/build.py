@@ -115,8 +115,8 @@ def _open_teacher(
     model = open_lib.open_model(address, which=which, log=None)
   except FileNotFoundError as error:
     raise NotFoundError(
-        'The teacher, which training and the evaluator objective need: '
-        f'{error}') from error
+        'objective.teacher (or teachers), which training and the evaluator '
+        f'objective need: {error}') from error
   ours, theirs = (
       f'{one.channels} channels in the range '
       f'{tuple(one.value_range or value_scale_lib.DEFAULT_RANGE)}'

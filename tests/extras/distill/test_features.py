@@ -20,7 +20,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.data import value_scale as value_scale_lib
-from vit_jax.extras.distill import distill_features
+from vit_jax.extras.distill import features as features_lib
 from vit_jax.extras.distill import teachers as teachers_lib
 from vit_jax.models import factory
 
@@ -192,7 +192,8 @@ def trained(tmp_path_factory):
     random_models.save_near_initial(
         path / name, width=16, depth=1, num_heads=4, mlp_dim=16, **settings)
   experiment = toy.build(
-      total={'steps': 20}, objective={
+      devices=2, mesh={'fsdp': 2}, averaging=0.5, total={'steps': 20},
+      objective={
           'name': 'distill_features', 'teachers': [
               str(path / 'first'), str(path / 'second')]},
       optimizer={'learning_rate': 1e-2},
@@ -269,4 +270,4 @@ def test_evaluation_reports_the_loss_with_teachers(trained):
 
 def test_vectors_on_the_same_grid_are_not_resized():
   features = jnp.ones((2, 3, 3, 5))
-  assert distill_features.match_grid(features, (2, 3, 3, 8)) is features
+  assert features_lib.match_grid(features, (2, 3, 3, 8)) is features

@@ -45,7 +45,7 @@ POOLED, PATCHES = 'pooled', 'patches'
 
 
 @dataclasses.dataclass(frozen=True)
-class DistillFeaturesConfig(objective.ObjectiveConfig):
+class FeaturesConfig(objective.ObjectiveConfig):
   """Section `objective` of a config with `name: 'distill_features'`.
 
   Attributes:
@@ -82,16 +82,18 @@ class DistillFeaturesConfig(objective.ObjectiveConfig):
 
   def open_teachers(self, open_one: Callable[..., Any]) -> tuple[Any, ...]:
     """Returns the teachers for images of their resolutions."""
-    sizes = [(side, side) for side in self.resolutions] or (
-        [None] * len(self.teachers))
-    found = []
-    for address, size in zip(self.teachers, sizes, strict=True):
-      teacher = open_one(address, self.which)
+    sides = self.resolutions or (0,) * len(self.teachers)
+    return tuple(
+        self._open(open_one, address, side)
+        for address, side in zip(self.teachers, sides, strict=True))
+
+  def _open(
+      self, open_one: Callable[..., Any], address: str, side: int) -> Any:
+    teacher = open_one(address, self.which)
+    with exceptions.within(f'The teacher {address}'):
       self._check(teacher.config)
-      with exceptions.within(f'The teacher {address}'):
-        found.append(teachers_lib.resize(
-            teacher, size or teacher.preprocess.resolution))
-    return tuple(found)
+      return teachers_lib.resize(teacher, (
+          (side, side) if side else teacher.preprocess.resolution))
 
   def _check(self, model: model_config.ModelConfig) -> None:
     if self.patch_weight:
@@ -114,10 +116,10 @@ class DistillFeaturesConfig(objective.ObjectiveConfig):
         model, image_shape=image_shape, num_classes=num_classes)
 
   def build(self, context: objective.Context) -> objective.Objective:
-    return DistillFeatures(self, context)
+    return FeatureLoss(self, context)
 
 
-class _Untaught(DistillFeaturesConfig):
+class _Untaught(FeaturesConfig):
   """The objective of evaluators that read neither it nor teachers."""
 
   def __post_init__(self):
@@ -127,15 +129,14 @@ class _Untaught(DistillFeaturesConfig):
     del model
 
 
-class DistillFeatures(objective.Objective):
+class FeatureLoss(objective.Objective):
   """Loss of a model with teachers.
 
   Its metrics are its terms, means over teachers: 'pooled', the cosine distance
   of representations, and 'patches', unless they have no weight.
   """
 
-  def __init__(
-      self, config: DistillFeaturesConfig, context: objective.Context):
+  def __init__(self, config: FeaturesConfig, context: objective.Context):
     """Initialises the loss."""
     self._config, self._context = config, context
     self.metrics = metrics.names(config.metrics())
