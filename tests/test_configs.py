@@ -60,6 +60,10 @@ ARGUMENTS = {
     'continue.py': (
         'checkpoint=photos,data=cifar10,resolution=32,local_size=16',
         'checkpoint=photos,data=cifar10,resolution=32,objective=mae'),
+    'distil.py': tuple(
+        f'data=cifar10,student=Ti/4,resolution=32,teacher={teacher}'
+        for teacher in (
+            'photos', 'photos+photos,teacher_resolution=48,labels=true')),
     'cifar10.py': (
         '', 'recipe=best', 'recipe=resnet', 'recipe=photos', 'recipe=gpu'),
 }

@@ -55,6 +55,7 @@ MODELS: Mapping[str, str] = {
 OBJECTIVES: Mapping[str, str] = {
     'supervised': 'vit_jax.objectives.supervised:SupervisedConfig',
     'distill': 'vit_jax.extras.distill.distill:DistillConfig',
+    'distill_features': 'vit_jax.extras.distill.features:FeaturesConfig',
     'masked_patch': 'vit_jax.objectives.masked_patch:MaskedPatchConfig',
     'mae': 'vit_jax.objectives.mae:MaeConfig',
     'lejepa': 'vit_jax.extras.lejepa.lejepa:LejepaConfig',

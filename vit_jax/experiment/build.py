@@ -59,8 +59,9 @@ def build(
   note(config.data.crop_note())
   experiment = Experiment(
       config=config, devices=tuple(devices), dataset=dataset,
-      teacher=_teacher(config, dataset, note), open_data=open_data,
-      data_optional=data_optional, note=note)
+      open_data=open_data, data_optional=data_optional, note=note,
+      teachers=config.objective.open_teachers(functools.partial(
+          _open_teacher, config, dataset, note)))
   evaluators_lib.check(experiment)
   _ = experiment.evaluators  # Their errors appear at the start.
   return experiment
@@ -100,34 +101,35 @@ def _with_head(
       targets=names if dataset.targets else ())
 
 
-def _teacher(
+def _open_teacher(
     config: config_lib.Config, dataset: data.Dataset,
-    note: Callable[[str], object],
+    note: Callable[[str], object], address: str, which: str,
 ) -> Any:
-  """Returns the teacher of the objective, or None."""
-  if config.objective.teacher_address is None:
-    return None
+  """Returns a teacher of the objective.
+
+  If the objective uses labels, its classes are those of the dataset.
+  """
   from vit_jax.weights import adapt
   from vit_jax.weights import open as open_lib
-  address, which = config.objective.teacher_address
   try:
     model = open_lib.open_model(address, which=which, log=None)
   except FileNotFoundError as error:
     raise NotFoundError(
-        'objective.teacher, which training and the evaluator objective need: '
-        f'{error}') from error
+        'objective.teacher (or teachers), which training and the evaluator '
+        f'objective need: {error}') from error
   ours, theirs = (
       f'{one.channels} channels in the range '
       f'{tuple(one.value_range or value_scale_lib.DEFAULT_RANGE)}'
       for one in (config.data, model.preprocess))
   if ours != theirs:
     raise UserError(
-        f'objective.teacher {address} is for pixels of {theirs}, but those of '
+        f'The teacher {address} is for pixels of {theirs}, but those of '
         f'{dataset.name} have {ours}. Use a teacher for the same range and '
         'channels.')
   note(f'teacher: {model.description}')
-  model, line = adapt.match_classes(
-      model, dataset.classes, owner='the teacher')
-  note(line)
+  if config.objective.uses_labels:
+    model, line = adapt.match_classes(
+        model, dataset.classes, owner='the teacher')
+    note(line)
   return dataclasses.replace(model, config=dataclasses.replace(
       model.config.without_fused_kernels(), dtype=config.model.dtype))

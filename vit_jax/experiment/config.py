@@ -207,7 +207,7 @@ def for_evaluation(config: Config) -> Config:
   """Returns the config of a run without what concerns its training only.
 
   These are the best checkpoint and, unless an evaluator reports the objective,
-  the teacher. Data determine the classes.
+  the teachers. Data determine the classes.
   """
   needs_teacher = any(
       section.reports_objective for section in config.evals.values())

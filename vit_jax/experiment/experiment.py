@@ -56,7 +56,7 @@ class Experiment:
     config: the completed config.
     devices: devices of the mesh.
     dataset: training data.
-    teacher: the loaded teacher of the objective, if any.
+    teachers: the weights of the teachers of the objective.
     data_optional: see `build`.
     note: prints a line, once.
     open_data: opens evaluation data; see `evaluators.OpenData`.
@@ -79,7 +79,7 @@ class Experiment:
   config: config_lib.Config
   devices: tuple[jax.Device, ...]
   dataset: data.Dataset
-  teacher: Any = None
+  teachers: tuple[Any, ...] = ()
   data_optional: bool = False
   note: Callable[[str], object] = print
   open_data: evaluators_lib.OpenData = DERIVED
@@ -111,7 +111,7 @@ class Experiment:
       model = registry.load(registry.LORA).Adapted(model, config.lora)
     return objectives.Context(
         model=model, dataset=self.dataset, value_scale=config.data.value_scale,
-        teacher=self.teacher, class_counts=functools.cache(functools.partial(
+        teachers=self.teachers, class_counts=functools.cache(functools.partial(
             parts.class_counts, config, self.dataset)))
 
   @property

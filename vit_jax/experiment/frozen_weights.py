@@ -1,7 +1,7 @@
 """Weights that a run's state needs and its checkpoints leave out.
 
-These are the teacher of an objective and, with adapters, all frozen parameters.
-A resumed run loads them again from where they came from.
+These are the teachers of an objective and, with adapters, all frozen
+parameters. A resumed run loads them again from where they came from.
 """
 
 import jax
@@ -43,8 +43,9 @@ def add(
 def with_teacher(
     experiment: parts.Experiment, params: types.Params,
 ) -> types.Params:
-  """Returns parameters with those of the teacher, if there is one."""
-  return params if experiment.teacher is None else {
+  """Returns parameters with those of the teachers, by number, if any."""
+  return params if not experiment.teachers else {
       **params, objectives.TEACHER: multihost.put(
-          experiment.teacher.read(),
+          {str(number): teacher.read()
+           for number, teacher in enumerate(experiment.teachers)},
           experiment.shardings.params[objectives.TEACHER])}

@@ -214,8 +214,8 @@ PARTS: Mapping[str, tuple[Callable[[Experiment], Any], Sequence[str]]] = {
          'dataset')),
     'objective': (
         lambda x: x.config.objective.build(x.context),
-        ('config.objective', 'config.data', 'config.lora', 'dataset', 'teacher',
-         'model')),
+        ('config.objective', 'config.data', 'config.lora', 'dataset',
+         'teachers', 'model')),
     'prepare': (_prepare, ('config.data', 'dataset', 'objective')),
     'init_params': (
         _init_params,

@@ -42,13 +42,13 @@ class Context:
     dataset: facts about the training data.
     class_counts: counts the training examples of each class.
     value_scale: normalises pixels in [0, 1].
-    teacher: the `inference` model at `ObjectiveConfig.teacher_address`.
+    teachers: weights from `ObjectiveConfig.open_teachers`.
   """
   model: Any
   dataset: data.Metadata = data.Metadata(num_classes=0)
   class_counts: Callable[[], Int[np.ndarray, 'classes']] | None = None
   value_scale: value_scale_lib.ValueScale = value_scale_lib.ValueScale()
-  teacher: Any = None
+  teachers: tuple[Any, ...] = ()
 
   def apply(
       self, params: types.Params, pixels: Images,
@@ -169,10 +169,14 @@ class ObjectiveConfig:
     """`SupervisedConfig.loss` of the evaluators that compare with labels."""
     return 'auto'
 
-  @property
-  def teacher_address(self) -> tuple[str, str] | None:
-    """Weights of a frozen teacher, and 'latest' or 'best', if it has one."""
-    return None
+  def open_teachers(self, open_one: Callable[..., Any]) -> tuple[Any, ...]:
+    """Returns the weights of frozen teachers.
+
+    `open_one(address, which)` opens those of one; `which` is the 'latest' or
+    the 'best' checkpoint of a run.
+    """
+    del open_one
+    return ()
 
   def metrics(self) -> tuple[Metric, ...]:
     """Returns all metrics that may be reported besides the loss."""

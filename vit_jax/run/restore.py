@@ -119,7 +119,7 @@ def _match_classes(
     workdir: epath.Path,
 ) -> tuple[experiment_lib.Experiment, str]:
   """Numbers the classes as in a checkpoint; returns a line to print, too."""
-  dataset, teacher = experiment.dataset, experiment.teacher
+  dataset, teachers = experiment.dataset, experiment.teachers
   if names and not dataset.classes.names:
     # Losing the names is a difference, too.
     dataset = dataclasses.replace(dataset, class_names=tuple(
@@ -128,11 +128,12 @@ def _match_classes(
       'the checkpoint', len(names) or dataset.num_classes, names,
       str(workdir)))
   if dataset.classes.names != experiment.dataset.classes.names:
-    if teacher is not None:
-      teacher, _ = adapt_lib.match_classes(
-          teacher, dataset.classes, owner='the teacher')
+    if experiment.config.objective.uses_labels:
+      teachers = tuple(adapt_lib.match_classes(
+          teacher, dataset.classes, owner='the teacher')[0]
+                       for teacher in teachers)
     experiment = dataclasses.replace(
-        experiment, dataset=dataset, teacher=teacher)
+        experiment, dataset=dataset, teachers=teachers)
   return experiment, line
 
 

@@ -17,6 +17,7 @@ from vit_jax import objectives
 from vit_jax.data import preprocessing
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.extras.distill import distill
+from vit_jax.extras.distill import teachers
 from vit_jax.inference import load as load_lib
 
 RNG = np.random.default_rng(0)
@@ -88,7 +89,7 @@ def test_the_outputs_of_the_teacher_follow_the_classes_of_the_data(tmp_path):
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, labels=names)).save(tmp_path / 'teacher')
   found = toy.build(objective={
-      'name': 'distill', 'teacher': str(tmp_path / 'teacher')}).teacher
+      'name': 'distill', 'teacher': str(tmp_path / 'teacher')}).teachers[0]
   assert found.preprocess.labels == tuple(map(str, range(10)))
   assert found.read()['head']['dense']['bias'].tolist() == [*range(10)]
 
@@ -114,7 +115,7 @@ def test_soft_targets_are_those_of_a_softmax(teacher):
 def build(teacher, *, model=None, **section):
   return objectives.parse(
       {'name': 'distill', 'teacher': 'x', **section}).build(objectives.Context(
-          model or Fixed(), teacher=teacher,
+          model or Fixed(), teachers=(teacher,),
           value_scale=value_scale_lib.ValueScale(0.5, 0.25)))
 
 
@@ -129,12 +130,12 @@ def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
     teacher, weight):
   objective = build(teacher, weight=weight)
   added = objective.extra_params(
-      {}, jax.random.key(0), distill.image(teacher))
+      {}, jax.random.key(0), teachers.image(teacher))
   assert jax.tree.map(jnp.shape, nn.unbox(added)) == {
-      'teacher': jax.tree.map(np.shape, teacher.params)}
+      'teacher': {'0': jax.tree.map(np.shape, teacher.params)}}
   pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)
   loss, measures = objective(
-      {'teacher': teacher.params},
+      {'teacher': {'0': teacher.params}},
       {'image': pixels, 'label': LABELS}, jax.random.key(0))
   # Each pixel of a linear resize is a mean, so resizing and scaling commute.
   larger = jax.image.resize(pixels, (5, 16, 16, 3), 'bilinear')
@@ -160,7 +161,7 @@ def test_the_distillation_token_learns_from_the_teacher_only(teacher):
 
   def loss(model, weight):
     return build(teacher, model=model, weight=weight)(
-        {'teacher': teacher.params}, batch, jax.random.key(0))
+        {'teacher': {'0': teacher.params}}, batch, jax.random.key(0))
 
   (plain, same), (other, changed) = (
       loss(model, 0.5) for model in (heads, Swapped(heads.heads)))
@@ -177,7 +178,7 @@ def test_features_are_compared_after_a_projection(teacher):
   batch = {'image': jnp.ones((5, 16, 16, 3)) * jnp.arange(5).reshape(
       5, 1, 1, 1), 'label': LABELS}
   kernel = jnp.asarray(RNG.normal(size=(3, 8)), jnp.float32)
-  params = {'teacher': teacher.params, 'projector': {'kernel': kernel}}
+  params = {'teacher': {'0': teacher.params}, 'projector': {'kernel': kernel}}
   plain, _ = build(teacher)(params, batch, jax.random.key(0))
   loss, measures = build(teacher, feature_weight=0.5)(
       params, batch, jax.random.key(0))

@@ -49,7 +49,7 @@ def test_the_teacher_is_neither_trained_nor_saved(trained):
   batch = next(experiment.batches(start_step=0))
   state, _ = experiment.train_step(state, batch)
   for params in (state.params, state.average):
-    jax.tree.map(np.testing.assert_array_equal, params['teacher'],
+    jax.tree.map(np.testing.assert_array_equal, params['teacher']['0'],
                  load_lib.load(teacher, log=None).params)
   assert 0 <= summary['metrics']['loss/agreement'] <= 1
 

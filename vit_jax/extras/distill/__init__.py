@@ -1,4 +1,8 @@
-"""Distillation from a frozen teacher; see docs/distillation.md.
+"""Distillation from frozen teachers; see docs/distillation.md.
 
-`registry.OBJECTIVES` lists `distill.DistillConfig`.
+  distill   predictions of a teacher with the classes of the data
+  features  features of teachers, without labels
+  teachers  what teachers see, and their parameters
+
+`registry.OBJECTIVES` lists the first two.
 """

@@ -12,11 +12,9 @@ of the model and u of the teacher, with a learned matrix W (FitNets, arXiv
 (arXiv 2106.05237). In a model with a distillation token, s are the logits of
 that token, and the loss of the labels is that of the class token (arXiv
 2012.12877, section 3).
-
-The teacher's parameters are frozen parameters of the training state, under
-`teacher/`, so that they are sharded like others. Checkpoints leave them out.
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 from typing import Any, Literal
@@ -32,7 +30,7 @@ from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax.exceptions import UserError
-from vit_jax.models import factory
+from vit_jax.extras.distill import teachers
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
 
@@ -76,9 +74,8 @@ class DistillConfig(supervised.SupervisedConfig):
     fields.check_range(self, 'temperature', above=0)
     fields.check_range(self, 'feature_weight')
 
-  @property
-  def teacher_address(self) -> tuple[str, str]:
-    return self.teacher, self.which
+  def open_teachers(self, open_one: Callable[..., Any]) -> tuple[Any, ...]:
+    return (open_one(self.teacher, self.which),)
 
   def metrics(self) -> tuple[objective.Metric, ...]:
     features = (objective.Metric('features', mode='min'),)
@@ -117,12 +114,13 @@ class Distill(objective.Objective):
           'objective.weight is 1, so that the head of the class token would '
           'learn nothing. Use --config.objective.weight=0.5, as in DeiT.')
     if (config.targets == 'soft'
-        and context.teacher.preprocess.activation == 'sigmoid'):
+        and context.teachers[0].preprocess.activation == 'sigmoid'):
       raise UserError(
           f'The teacher {config.teacher} was trained with a sigmoid, but soft '
           'targets are probabilities of a softmax. Use '
           '--config.objective.targets=hard.')
     self._config, self._context = config, context
+    self._teacher = context.teachers[0]
     self._labelled = supervised.Supervised(config, context)
     self.metrics = metrics.names(config.metrics())
 
@@ -131,19 +129,17 @@ class Distill(objective.Objective):
       images: jax.ShapeDtypeStruct,
   ) -> dict[str, Any]:
     """Returns zeros for the teacher, and the projection; both are boxed."""
-    teacher = self._context.teacher
-    boxed = jax.eval_shape(lambda: factory.init(
-        _module(teacher), jax.random.key(0), image(teacher)))
-    result: dict[str, Any] = {objective.TEACHER: jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype), boxed)}
+    result: dict[str, Any] = {
+        objective.TEACHER: teachers.params([self._teacher])}
     if self._config.feature_weight:
       own = jax.eval_shape(
           self._context.model.apply, {'params': nn.unbox(params)},
           jax.ShapeDtypeStruct((1, *images.shape[1:]), 'float32'))
-      _, theirs = jax.eval_shape(functools.partial(
-          outputs, teacher), teacher.shapes, image(teacher))
-      kernel = nn.initializers.lecun_normal()(
-          key, (own['representation'].shape[-1], theirs.shape[-1]))
+      theirs = jax.eval_shape(
+          functools.partial(teachers.outputs, self._teacher),
+          self._teacher.shapes, teachers.image(self._teacher))
+      kernel = nn.initializers.lecun_normal()(key, tuple(
+          found['representation'].shape[-1] for found in (own, theirs)))
       result[objective.PROJECTOR] = {
           'kernel': nn.LogicallyPartitioned(kernel, ('width', None))}
     return result
@@ -157,9 +153,9 @@ class Distill(objective.Objective):
     loss, metrics = self._labelled.measure(
         found.get('cls_logits', found['logits']), batch['label'])
     own = found.get('distill_logits', found['logits'])
-    targets, representation = jax.lax.stop_gradient(outputs(
-        self._context.teacher, params[objective.TEACHER],
-        self._images(batch['image'])))
+    taught = teachers.outputs(
+        self._teacher, params[objective.TEACHER]['0'], batch['image'])
+    targets = taught['logits']
     metrics['agreement'] = (
         own.argmax(-1) == targets.argmax(-1)).astype(jnp.float32)
     loss = (1 - config.weight) * loss + config.weight * imitation(
@@ -169,19 +165,9 @@ class Distill(objective.Objective):
       projected = found['representation'].astype(
           jnp.float32) @ params[objective.PROJECTOR]['kernel']
       metrics['features'] = jnp.square(
-          projected - representation.astype(jnp.float32)).mean(-1)
+          projected - taught['representation'].astype(jnp.float32)).mean(-1)
       loss += config.feature_weight * metrics['features']
     return loss, metrics
-
-  def _images(
-      self, images: Float[Array, 'batch height width channels'],
-  ) -> Float[Array, 'batch new_height new_width channels']:
-    """Returns the same images in the size and scale of the teacher's."""
-    teacher = self._context.teacher
-    scaled = teacher.preprocess.value_scale.normalize(images)
-    shape = (len(images), *image(teacher).shape[1:])
-    return scaled if scaled.shape == shape else jax.image.resize(
-        scaled, shape, 'bilinear')
 
 
 def imitation(
@@ -196,22 +182,3 @@ def imitation(
   return temperature**2 * optax.losses.kl_divergence_with_log_targets(
       jax.nn.log_softmax(own / temperature),
       jax.nn.log_softmax(targets / temperature))
-
-
-def outputs(
-    teacher: Any, params: types.Params,
-    images: Float[Array, 'batch height width channels'],
-) -> tuple[Float[Array, 'batch classes'], Float[Array, 'batch features']]:
-  """Returns logits and representation of a teacher."""
-  found = _module(teacher).apply({'params': params}, images)
-  return found['logits'], found['representation']
-
-
-def image(teacher: Any) -> jax.ShapeDtypeStruct:
-  """Returns the shape of one image of a teacher."""
-  return jax.ShapeDtypeStruct(
-      (1, *teacher.resolution, teacher.preprocess.channels), 'float32')
-
-
-def _module(teacher: Any) -> nn.Module:
-  return factory.build(teacher.config, num_classes=teacher.config.num_classes)

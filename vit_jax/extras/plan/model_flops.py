@@ -43,8 +43,7 @@ def per_image(experiment: experiment_lib.Experiment) -> PerImage:
   training = 3 * forward
   if not all(jax.tree.leaves(_trainable(experiment))):
     training = gradient(experiment, remat='none')
-  teacher = experiment.teacher
-  if teacher is not None:
+  for teacher in experiment.teachers:
     training += flops.count(
         _outputs(factory.build(
             teacher.config, num_classes=teacher.config.num_classes)),

@@ -1,0 +1,241 @@
+"""Feature distillation: a model learns the features of frozen teachers.
+
+    loss = mean over teachers of pooled + patch_weight * mean over p of patch_p
+
+    pooled = cos(r W + b, u)
+    patch_p = (1 - beta) cos(s_p V + c, v_p) + beta smoothL1(s_p V + c, v_p)
+
+for the representation r and the patch tokens s of the model, those u and v of a
+teacher, and learned projections W, b and V, c of each teacher. The cosine
+distance is cos(x, y) = 1 - x.y / |x| |y|, and smoothL1 the mean over components
+of d^2 / 2 where |d| < 1, else |d| - 1/2. The grid of the teacher is resized to
+that of the model. No labels are used, and teachers may have other classes.
+
+This is AM-RADIO (arXiv 2312.06709, equations 2 and 3 with beta = 0.1; section 4
+resizes the teacher's grid, too), with three differences. The sum over teachers
+is a mean. Projections are linear instead of an MLP with one hidden layer.
+Teachers see the images of the batch, resized, instead of crops of the files in
+their own resolution. As in the paper, features are not standardised, and all
+teachers have the same weight.
+"""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+import optax
+
+from vit_jax import exceptions
+from vit_jax import fields
+from vit_jax import metrics
+from vit_jax import types
+from vit_jax.exceptions import UserError
+from vit_jax.extras.distill import teachers as teachers_lib
+from vit_jax.models import feature_layers
+from vit_jax.models import model_config
+from vit_jax.objectives import objective
+
+Vectors = Float[Array, 'batch *grid outputs']
+Features = dict[str, Float[Array, 'batch ...']]
+POOLED, PATCHES = 'pooled', 'patches'
+
+
+@dataclasses.dataclass(frozen=True)
+class FeaturesConfig(objective.ObjectiveConfig):
+  """Section `objective` of a config with `name: 'distill_features'`.
+
+  Attributes:
+    name: 'distill_features'.
+    teachers: weights of the teachers, in any format that `vit_jax.load` reads.
+    which: 'latest' or 'best' checkpoint of teachers that are workdirs.
+    resolutions: size in pixels of the images that each teacher sees; by default
+      the one of its weights. Fewer pixels cost less.
+    patch_weight: weight of the loss on patches; that on the representation has
+      weight 1. 0 for models or teachers without patches.
+    smooth_l1: share of the smooth L1 distance in the loss on patches; the rest
+      is the cosine distance.
+  """
+  name: Literal['distill_features'] = 'distill_features'
+  teachers: tuple[str, ...] = ()
+  which: types.Which = 'latest'
+  resolutions: tuple[int, ...] = ()
+  patch_weight: float = 1.0
+  smooth_l1: float = 0.1
+
+  def __post_init__(self):
+    if not self.teachers:
+      raise UserError(
+          'distill_features needs the weights of teachers: '
+          '--config.objective.teachers=PATH, or several with commas.')
+    if self.resolutions and len(self.resolutions) != len(self.teachers):
+      raise UserError(
+          f'There are {len(self.teachers)} teachers, but '
+          f'{len(self.resolutions)} resolutions. Give one for each teacher, or '
+          'leave resolutions out.')
+    fields.check_range(self, 'resolutions', low=1)
+    fields.check_range(self, 'patch_weight')
+    fields.check_range(self, 'smooth_l1', most=1)
+
+  def open_teachers(self, open_one: Callable[..., Any]) -> tuple[Any, ...]:
+    """Returns the teachers for images of their resolutions."""
+    sides = self.resolutions or (0,) * len(self.teachers)
+    return tuple(
+        self._open(open_one, address, side)
+        for address, side in zip(self.teachers, sides, strict=True))
+
+  def _open(
+      self, open_one: Callable[..., Any], address: str, side: int) -> Any:
+    teacher = open_one(address, self.which)
+    with exceptions.within(f'The teacher {address}'):
+      self._check(teacher.config)
+      return teachers_lib.resize(teacher, (
+          (side, side) if side else teacher.preprocess.resolution))
+
+  def _check(self, model: model_config.ModelConfig) -> None:
+    if self.patch_weight:
+      feature_layers.check_has_tokens(
+          model, PATCHES, instead='--config.objective.patch_weight=0')
+
+  def metrics(self) -> tuple[objective.Metric, ...]:
+    names = [POOLED, *[PATCHES] * bool(self.patch_weight)]
+    return tuple(objective.Metric(name, mode='min') for name in names)
+
+  def without_teacher(self) -> objective.ObjectiveConfig:
+    return _Untaught()
+
+  def build_model(
+      self, model: model_config.ModelConfig, *,
+      image_shape: tuple[int, int, int], num_classes: int,
+  ) -> nn.Module:
+    self._check(model)
+    return super().build_model(
+        model, image_shape=image_shape, num_classes=num_classes)
+
+  def build(self, context: objective.Context) -> objective.Objective:
+    return FeatureLoss(self, context)
+
+
+class _Untaught(FeaturesConfig):
+  """The objective of evaluators that read neither it nor teachers."""
+
+  def __post_init__(self):
+    pass
+
+  def _check(self, model: model_config.ModelConfig) -> None:
+    del model
+
+
+class FeatureLoss(objective.Objective):
+  """Loss of a model with teachers.
+
+  Its metrics are its terms, means over teachers: 'pooled', the cosine distance
+  of representations, and 'patches', unless they have no weight.
+  """
+
+  def __init__(self, config: FeaturesConfig, context: objective.Context):
+    """Initialises the loss."""
+    self._config, self._context = config, context
+    self.metrics = metrics.names(config.metrics())
+
+  def extra_params(
+      self, params: types.Params, key: PRNGKeyArray,
+      images: jax.ShapeDtypeStruct,
+  ) -> dict[str, Any]:
+    """Returns zeros for the teachers, and the projections; all are boxed."""
+    teachers = self._context.teachers
+    if not teachers:
+      return {}
+    pixels = jax.ShapeDtypeStruct(images.shape, 'float32')
+    own = jax.eval_shape(self._own, nn.unbox(params), pixels, None)
+    result: dict[str, Any] = {
+        objective.TEACHER: teachers_lib.params(teachers),
+        objective.PROJECTOR: {}}
+    for number, teacher in enumerate(teachers):
+      theirs = jax.eval_shape(
+          lambda *args, teacher=teacher: self._taught(teacher, *args),
+          teacher.shapes, pixels)
+      result[objective.PROJECTOR][str(number)] = {
+          name: _projection(
+              jax.random.fold_in(jax.random.fold_in(key, number), kind),
+              own[name].shape[-1], theirs[name].shape[-1])
+          for kind, name in enumerate(self.metrics)}
+    return result
+
+  def __call__(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
+      train: bool = True,
+  ) -> objective.Losses:
+    teachers = self._context.teachers
+    own = self._own(params, batch['image'], key, train=train)
+    terms = {name: jnp.zeros(len(batch['image'])) for name in self.metrics}
+    for number, teacher in enumerate(teachers):
+      taught = self._taught(
+          teacher, params[objective.TEACHER][str(number)], batch['image'])
+      for name, layer in params[objective.PROJECTOR][str(number)].items():
+        share = self._config.smooth_l1 if name == PATCHES else 0.0
+        terms[name] += distance(
+            own[name] @ layer['kernel'] + layer['bias'],
+            match_grid(taught[name], own[name].shape),
+            smooth_l1=share) / len(teachers)
+    loss = terms[POOLED]
+    if PATCHES in terms:
+      loss += self._config.patch_weight * terms[PATCHES]
+    return loss, terms
+
+  def _own(
+      self, params: types.Params, images: objective.Images,
+      key: PRNGKeyArray | None, **options: Any,
+  ) -> Features:
+    """Returns the features of the model."""
+    return self._features(
+        self._context.apply(params, images, key, **options),
+        self._context.model.config, images.shape[1:3])
+
+  def _taught(
+      self, teacher: Any, params: types.Params, images: objective.Images,
+  ) -> Features:
+    """Returns the features of a teacher."""
+    return self._features(
+        teachers_lib.outputs(teacher, params, images), teacher.config,
+        teacher.resolution)
+
+  def _features(
+      self, outputs: Mapping[str, Any], config: model_config.ModelConfig,
+      size: tuple[int, ...],
+  ) -> Features:
+    found = {POOLED: outputs['representation'].astype(jnp.float32)}
+    if PATCHES in self.metrics:
+      found[PATCHES] = feature_layers.extract(
+          outputs['tokens'], PATCHES, config,
+          grid=config.grid((size[0], size[1])))
+    return found
+
+
+def match_grid(
+    features: Vectors, shape: tuple[int, ...],
+) -> Float[Array, 'batch *new_grid outputs']:
+  """Returns features on the grid of `shape` [batch, *grid, width]."""
+  shape = *shape[:-1], features.shape[-1]
+  return features if features.shape == shape else jax.image.resize(
+      features, shape, 'bilinear')
+
+
+def distance(
+    found: Vectors, targets: Vectors, *, smooth_l1: float,
+) -> Float[Array, 'batch']:
+  """Returns the distance of vectors, averaged over the grid."""
+  distances = (1 - smooth_l1) * optax.losses.cosine_distance(
+      found, targets, epsilon=1e-6)
+  if smooth_l1:
+    distances += smooth_l1 * optax.losses.huber_loss(found, targets).mean(-1)
+  return distances.reshape(len(distances), -1).mean(-1)
+
+
+def _projection(key: PRNGKeyArray, width: int, outputs: int) -> dict[str, Any]:
+  kernel = nn.initializers.lecun_normal()(key, (width, outputs))
+  return {'kernel': nn.LogicallyPartitioned(kernel, ('width', None)),
+          'bias': nn.LogicallyPartitioned(jnp.zeros(outputs), (None,))}
