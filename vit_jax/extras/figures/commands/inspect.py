@@ -72,21 +72,25 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
   statistics: dict[str, Any] = {}
+  tiles: figures.Tiles = {}
   with image_files.ReadProgress(len(paths), errors) as reading:
     sections = [
         figures.filters(model, output / 'filters.png'),
         figures.positions(model, output / 'positions.png'),
         *figures.reconstruction(
-            model, shown, output / 'reconstruction.png'),
+            model, shown, output / 'reconstruction.png', tiles=tiles),
         *figures.segmentation(
             model, shown, output / 'segmentation.png',
             batch_size=args.batch_size),
         *figures.attention(
             model, paths, output, show=args.show, batch_size=args.batch_size,
-            reading=reading, statistics=statistics),
+            layer=args.layer, reading=reading, statistics=statistics,
+            tiles=tiles),
         *figures.patches(
             model, shown, output / 'patches.png', patch=patch,
-            layer=args.layer, batch_size=args.batch_size)]
+            layer=args.layer, batch_size=args.batch_size, tiles=tiles)]
+  sections[:0] = figures.strip(
+      tiles, output / 'strip.png', layer=args.layer)
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
     sections.append(html_page.Section(
         'Curves', 'Training curves of the run.', curves))
