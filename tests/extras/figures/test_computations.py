@@ -149,7 +149,7 @@ def test_overlays_are_smooth_and_leave_low_values_grey():
 def test_a_strip_has_equal_tiles_of_equal_pictures(tmp_path):
   colours = [np.full((20, 40, 3), value, np.uint8) for value in (0, 90, 180)]
   path = tmp_path / 'strip.png'
-  model_figures.strip({'a': colours, 'b': colours[:1]}, path, rows=2)
+  model_figures.strip({'a': colours, 'b': colours[:1]}, path)
   # Two pixels between pictures, twelve between tiles; text is above.
   found = np.asarray(Image.open(path).convert('L'))[-(2 * 56 + 2):]
   assert found.shape[1] == 2 * (2 * 112 + 2) + 12

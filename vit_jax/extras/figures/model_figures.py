@@ -15,9 +15,9 @@ from vit_jax.extras import pictures as pictures_lib
 from vit_jax.extras import plots
 
 _DPI = 150
-# Longer side in pixels of the pictures in `heads` and `strip`. With four tiles,
-# a strip is 940 pixels wide, about the width of a README.
-_TILE, _STRIP_TILE = 120, 112
+# Sides in pixels. A strip of four tiles is 940 pixels wide, about as a README;
+# the figure of all heads is bounded for large models.
+_STRIP_TILE, _PANEL, _HEADS, _HEAD_TILE = 112, 300, 1200, (56, 120)
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
 Picture = UInt8[np.ndarray, 'height width 3']
 Extent = tuple[float, float, float, float]
@@ -98,9 +98,9 @@ def rollout(
 
   `titles` are below the inputs.
   """
-  pictures({'input': images, 'attention rollout': [
-      overlay(*pair) for pair in zip(images, map(stretch, maps))]}, path,
-           titles=titles)
+  large = _enlarge(images)
+  pictures({'input': large, 'attention rollout': list(
+      map(overlay, large, map(stretch, maps)))}, path, titles=titles)
 
 
 def patches(
@@ -114,11 +114,12 @@ def patches(
   A square marks the patch at (`row`, `column`), which the cosines refer to.
   `titles` are below the images.
   """
+  large = _enlarge(images)
   pictures({
       'input': [outline(image, row, column, grid=cosines.shape[1:])
-                for image in images],
-      'principal components': list(map(tint, images, colours)),
-      'cosine similarity': list(map(overlay, images, stretch(cosines)))},
+                for image in large],
+      'principal components': list(map(tint, large, colours)),
+      'cosine similarity': list(map(overlay, large, stretch(cosines)))},
            path, titles=titles)
 
 
@@ -199,7 +200,7 @@ def pictures(
   first = next(iter(columns.values()))
   height, width = first[0].shape[:2]
   fig = plots.new_figure(
-      6.2,
+      max(4.0, 2.05 * len(columns) + 0.05),
       (2.04 * height / width + 0.25 * bool(titles)) * len(first)
       + 0.4 + 0.3 * bool(title) + 0.3 * bool(legend), w_pad=0.05)
   axes = fig.subplots(len(first), len(columns), squeeze=False)
@@ -227,14 +228,14 @@ def heads(
 ) -> None:
   """Draws the attention of each head over the image, on its own scale."""
   layers, count = maps.shape[:2]
-  small = _small(image, _TILE)
+  small = _resize(image, int(np.clip(_HEADS / max(layers, count), *_HEAD_TILE)))
   joined, extent = mosaic(
       np.stack([[overlay(small, stretch(values)) for values in of_layer]
-                for of_layer in maps]), gap=_TILE // 25, fill=255)
+                for of_layer in maps]), gap=4, fill=255)
   height, width = small.shape[:2]
   fig = plots.new_figure(
-      max(2.4, 0.8 * count * width / _TILE + 0.5),
-      max(2.4, 0.8 * layers * height / _TILE + 0.8), w_pad=0.05)
+      max(2.4, count * (width + 4) / _DPI + 0.5),
+      max(2.4, layers * (height + 4) / _DPI + 0.8), w_pad=0.05)
   ax = fig.subplots()
   _draw_tiles(ax, joined, extent, (layers, count), aspect=height / width)
   ax.set(xlabel='head', ylabel='layer')
@@ -251,13 +252,14 @@ def strip(
   All pictures have one size. Further ones of a tile are left out.
   """
   gap, margin = 2, 12
+  rows = min(rows, max(-(-len(tile) // columns) for tile in tiles.values()))
   first, *_ = next(iter(tiles.values()))
-  height, width = _small(first, _STRIP_TILE).shape[:2]
+  height, width = _resize(first, _STRIP_TILE).shape[:2]
   joined: list[np.ndarray] = []
   for pictures_of_tile in tiles.values():
     cells = np.full((rows * columns, height, width, 3), 255, np.uint8)
     for cell, picture in zip(cells, pictures_of_tile):
-      cell[:] = _small(picture, _STRIP_TILE)
+      cell[:] = _resize(picture, _STRIP_TILE)
     tile, _ = mosaic(cells.reshape(rows, columns, height, width, 3), gap=gap,
                      fill=255)
     joined += [tile, np.full((len(tile), margin, 3), 255, np.uint8)]
@@ -271,12 +273,17 @@ def strip(
   plots.save(fig, path)
 
 
-def _small(image: Picture, longer: int) -> Picture:
-  """Returns an image whose longer side has that many pixels."""
+def _resize(image: Picture, longer: int) -> Picture:
+  """Returns an image whose longer side has that many pixels (bicubic)."""
   height, width = (max(1, round(longer * side / max(image.shape[:2])))
                    for side in image.shape[:2])
   return np.asarray(Image.fromarray(image).resize(
       (width, height), Image.Resampling.BICUBIC))
+
+
+def _enlarge(images: Sequence[Picture]) -> list[Picture]:
+  """Enlarges images of few pixels, so that maps over them are smooth."""
+  return [_resize(image, max(_PANEL, *image.shape)) for image in images]
 
 
 def _draw_tiles(
