@@ -31,6 +31,7 @@ from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit
+from vit_jax.run import workdir as workdir_lib
 
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
 Tiles = dict[str, list[model_figures.Picture]]
@@ -334,6 +335,13 @@ def strip(
   text = '; '.join(texts[name] for name in shown)
   return [html_page.Section(
       'Overview', f'From left to right: {text}. Details are below.', path)]
+
+
+def curves(workdir: epath.Path | None) -> list[html_page.Section]:
+  """Returns the training curves that a run drew, if there are any."""
+  if not workdir or not (path := workdir / workdir_lib.CURVES).exists():
+    return []
+  return [html_page.Section('Curves', 'Training curves of the run.', path)]
 
 
 def _collect(

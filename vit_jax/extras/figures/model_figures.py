@@ -20,6 +20,7 @@ _DPI = 150
 _STRIP_TILE, _PANEL, _HEADS, _HEAD_TILE = 112, 300, 1200, (56, 120)
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
 Picture = UInt8[np.ndarray, 'height width 3']
+Resized = UInt8[np.ndarray, 'new_height new_width 3']
 Extent = tuple[float, float, float, float]
 
 
@@ -161,8 +162,8 @@ def upsample(
   height, width = image.shape[:2]
   channels = np.atleast_3d(values.astype(np.float32))
   smooth = np.stack([
-      Image.fromarray(channels[..., i]).resize(
-          (width, height), Image.Resampling.BICUBIC)
+      np.asarray(Image.fromarray(channels[..., i]).resize(
+          (width, height), Image.Resampling.BICUBIC))
       for i in range(channels.shape[-1])], axis=-1)
   return smooth.clip(0, 1).reshape(height, width, *values.shape[2:])
 
@@ -273,7 +274,7 @@ def strip(
   plots.save(fig, path)
 
 
-def _resize(image: Picture, longer: int) -> Picture:
+def _resize(image: Picture, longer: int) -> Resized:
   """Returns an image whose longer side has that many pixels (bicubic)."""
   height, width = (max(1, round(longer * side / max(image.shape[:2])))
                    for side in image.shape[:2])
@@ -281,7 +282,7 @@ def _resize(image: Picture, longer: int) -> Picture:
       (width, height), Image.Resampling.BICUBIC))
 
 
-def _enlarge(images: Sequence[Picture]) -> list[Picture]:
+def _enlarge(images: Sequence[Picture]) -> list[Resized]:
   """Enlarges images of few pixels, so that maps over them are smooth."""
   return [_resize(image, max(_PANEL, *image.shape)) for image in images]
 
