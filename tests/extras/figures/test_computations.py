@@ -1,6 +1,7 @@
 """What figures show agrees with scikit-learn, and with loops."""
 
 import numpy as np
+from PIL import Image
 import pytest
 from scipy import special
 from sklearn import decomposition
@@ -8,6 +9,7 @@ from sklearn import metrics
 
 from vit_jax.extras.figures import attention_maps
 from vit_jax.extras.figures import embeddings
+from vit_jax.extras.figures import model_figures
 from vit_jax.extras.figures import patch_features
 
 GRID, PATCH = (3, 4), (8.0, 8.0)
@@ -112,3 +114,46 @@ def test_similarity_is_to_the_patch_of_the_same_image():
     a, b = values[i, r, c], values[i, 2, 1]
     np.testing.assert_allclose(
         got[i, r, c], a @ b / np.linalg.norm(a) / np.linalg.norm(b), rtol=1e-5)
+
+
+def test_similarity_may_be_to_a_patch_of_the_first_image():
+  values = features(2, 3, 4, 6)
+  got = patch_features.similarity(values, row=2, column=1, of_first=True)
+  for i, r, c in np.ndindex(got.shape):
+    a, b = values[i, r, c], values[0, 2, 1]
+    np.testing.assert_allclose(
+        got[i, r, c], a @ b / np.linalg.norm(a) / np.linalg.norm(b), rtol=1e-5)
+
+
+def test_maps_are_stretched_without_regard_to_few_outliers():
+  values = np.arange(1.0, 401).reshape(20, 20)
+  outlier = values.copy()
+  outlier[-1, -1] = 1e6
+  got = model_figures.stretch(outlier)
+  assert got.min() == 0 and got.max() == 1
+  np.testing.assert_allclose(got, model_figures.stretch(values), atol=1e-6)
+  assert not model_figures.stretch(np.ones((4, 4))).any()
+
+
+def test_overlays_are_smooth_and_leave_low_values_grey():
+  image = np.full((40, 60, 3), (200, 100, 0), np.uint8)
+  values = np.zeros((4, 6))
+  values[1, 4] = 1
+  got = model_figures.overlay(image, values)
+  assert got.shape == image.shape
+  assert (got[:, :10] == 80).all()  # 0.8 times the mean of the channels.
+  assert np.ptp(got[15, 45]) > 50
+  assert len(np.unique(got[15, 30:60, 0])) > 10  # Not squares of ten pixels.
+
+
+def test_a_strip_has_equal_tiles_of_equal_pictures(tmp_path):
+  colours = [np.full((20, 40, 3), value, np.uint8) for value in (0, 90, 180)]
+  path = tmp_path / 'strip.png'
+  model_figures.strip({'a': colours, 'b': colours[:1]}, path)
+  # Two pixels between pictures, twelve between tiles; text is above.
+  found = np.asarray(Image.open(path).convert('L'))[-(2 * 56 + 2):]
+  assert found.shape[1] == 2 * (2 * 112 + 2) + 12
+  expected = np.full_like(found, 255)
+  expected[:56, :112] = expected[:56, 238:350] = 0
+  expected[:56, 114:226], expected[58:, :112] = 90, 180
+  np.testing.assert_array_equal(found, expected)

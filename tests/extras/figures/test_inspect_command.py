@@ -27,7 +27,8 @@ HYBRID = {**TINY, 'patch': 1, 'backbone': {'depths': (1, 1), 'width': 32}}
 RESNET = {'name': 'resnet', 'num_classes': 3, 'backbone': {
     'depths': (1, 1), 'width': 32, 'preactivation': True}}
 FIGURES = {
-    'filters', 'positions', 'distance', 'rollout', 'heads', 'patches'}
+    'filters', 'positions', 'distance', 'rollout', 'heads', 'patches',
+    'strip'}
 
 
 def save(folder, settings, **preprocess):
@@ -68,7 +69,7 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
   folder = tmp_path / 'model' / 'inspect'
   assert drawn(folder) == FIGURES | {'heads_2'}
   page = (folder / 'index.html').read_text()
-  assert len(re.findall('src="data:image/png;base64,', page)) == 7
+  assert len(re.findall('src="data:image/png;base64,', page)) == 8
   assert not re.search(r'(src|href)="(?!data:)', page)
   assert filters in page and f'in patches of {patch:g} x {patch:g}' in page
   report = json.loads(figures.read_text())
@@ -199,3 +200,17 @@ def test_segmentations_are_drawn_beside_the_masks(tmp_path):
   assert 'segmentation' in drawn(folder)
   assert 'next to the labels in the masks' in (
       folder / 'index.html').read_text()
+
+
+def test_a_strip_holds_the_pictures_of_all_images(
+    photos, tmp_path, monkeypatch):
+  save(tmp_path, TINY)
+  drawn_tiles = {}
+  monkeypatch.setattr(
+      model_figures, 'strip', lambda tiles, path, **_: drawn_tiles.update(
+          tiles))
+  monkeypatch.setattr(html_page.Section, 'url', '')
+  assert not inspect(tmp_path, photos)
+  assert {name: len(shown) for name, shown in drawn_tiles.items()} == {
+      'principal components': 6, 'attention of the heads': 2,
+      'attention rollout': 3, 'similarity to one patch': 3}

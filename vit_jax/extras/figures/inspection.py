@@ -31,8 +31,16 @@ from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit
+from vit_jax.run import workdir as workdir_lib
 
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
+Tiles = dict[str, list[model_figures.Picture]]
+# Tiles of the strip; the last one is drawn if there is no reconstruction.
+TILES = ('principal components', 'attention of the heads', 'attention rollout',
+         'reconstruction', 'similarity to one patch')
+ROWS = 3
+_SCALE = (' Each map is scaled from its median (transparent) to its 99th '
+          'percentile (yellow).')
 # Output that a rollout map explains, by pooling.
 _ROLLOUT_TARGETS = {
     'cls': 'the class token',
@@ -89,7 +97,8 @@ def positions(
 
 
 def reconstruction(
-    model: model_lib.Model, paths: Sequence[str], path: epath.Path,
+    model: model_lib.Model, paths: Sequence[str], path: epath.Path, *,
+    tiles: Tiles,
 ) -> list[html_page.Section]:
   """Draws reconstructions, if the model was trained to reconstruct images.
 
@@ -97,6 +106,7 @@ def reconstruction(
     model: the model.
     paths: images to draw.
     path: figure to write.
+    tiles: receives the pictures for `strip`.
   """
   reconstruct = reconstruction_lib.load(model)
   if reconstruct is None or not paths:
@@ -108,11 +118,15 @@ def reconstruction(
   if batch is None:
     return []
   names, arrays = batch
+  columns = dict(zip(('input', 'masked', 'reconstructed'), (
+      list(pictures_lib.visible(array))
+      for array in reconstruct(arrays[:len(names)]))))
   model_figures.pictures(
-      dict(zip(('input', 'masked', 'reconstructed'), (
-          list(pictures_lib.visible(array))
-          for array in reconstruct(arrays[:len(names)])))), path,
-      titles=[_title(str(name)) for name in names])
+      columns, path, titles=[_title(str(name)) for name in names])
+  tiles['reconstruction'] = [
+      np.asarray(pictures_lib.to_image(picture, (0, 1)).convert('RGB'))
+      for pair in zip(columns['masked'], columns['reconstructed'])
+      for picture in pair]
   return [html_page.Section(
       'Reconstruction', 'Images with random masked patches (grey), and with '
       'these patches as predicted in pre-training (MAE, figure 2). For '
@@ -160,7 +174,7 @@ def segmentation(
 
 def patches(
     model: model_lib.Model, paths: Sequence[str], path: epath.Path, *,
-    patch: tuple[int, int], layer: int | None, batch_size: int,
+    patch: tuple[int, int], layer: int | None, batch_size: int, tiles: Tiles,
 ) -> list[html_page.Section]:
   """Draws the features of patches, if the images can be displayed.
 
@@ -171,6 +185,7 @@ def patches(
     patch: row and column of the patch to which others are compared.
     layer: layer of the features, from 1, or None for the final norm.
     batch_size: images per batch.
+    tiles: receives the pictures for `strip`.
   """
   name = 'patches' if layer is None else f'patches:{layer}'
   if not paths or not model.config.num_layers:
@@ -182,9 +197,19 @@ def patches(
       names=(model.layer_output(name),))
   if not names:
     return []
-  values = np.stack(found)
+  values, images = np.stack(found), _pictures(model, names)
+  # Over few images, parts of one kind of object get equal colours.
+  tiles['principal components'] = [
+      picture for image, colours in zip(
+          images, patch_features.colours(values[:ROWS]))
+      for picture in (image, model_figures.tint(image, colours))]
+  first, *others = map(model_figures.overlay, images, model_figures.stretch(
+      patch_features.similarity(
+          values, row=row, column=column, of_first=True)))
+  tiles['similarity to one patch'] = [model_figures.outline(
+      first, row, column, grid=values.shape[1:3]), *others]
   model_figures.patches(
-      _pictures(model, names), patch_features.colours(values),
+      images, patch_features.colours(values),
       patch_features.similarity(values, row=row, column=column), path,
       row=row, column=column, titles=[_title(str(n)) for n in names])
   return [html_page.Section(
@@ -198,7 +223,7 @@ def patches(
 def attention(
     model: model_lib.Model, paths: Sequence[str], output: epath.Path, *,
     show: int, batch_size: int, reading: image_files.ReadProgress,
-    statistics: dict[str, Any],
+    layer: int | None, statistics: dict[str, Any], tiles: Tiles,
 ) -> list[html_page.Section]:
   """Draws attention distances, rollouts and the attention of each head.
 
@@ -209,7 +234,9 @@ def attention(
     show: number of images to draw.
     batch_size: images per batch.
     reading: receives the progress and unreadable images.
+    layer: layer whose heads are in `tiles`, from 1, or None for the last one.
     statistics: receives the mean distances and the number of images.
+    tiles: receives the pictures for `strip`.
   """
   title, config = 'Attention', model.config
   if not isinstance(config, vit.ViTConfig):
@@ -259,6 +286,12 @@ def attention(
   model_figures.rollout(
       pictures, np.stack(rollouts), output / 'rollout.png',
       titles=list(map(_title, names)))
+  tiles['attention of the heads'] = [
+      model_figures.overlay(pictures[0], model_figures.stretch(values))
+      for values in maps[0][(layer or 0) - 1]]
+  tiles['attention rollout'] = [
+      model_figures.overlay(*pair) for pair in zip(
+          pictures, map(model_figures.stretch, rollouts))]
   sections.append(html_page.Section(
       'Attention rollout', 'Share of each patch in '
       f'{_ROLLOUT_TARGETS[config.pooling]}: the product of the attention of '
@@ -269,11 +302,46 @@ def attention(
   for number, (name, of_heads, picture) in enumerate(
       zip(names, maps, pictures), start=1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
-    model_figures.heads(of_heads, path, title=_title(name), image=picture)
+    model_figures.heads(of_heads, picture, path, title=_title(name))
     sections.append(html_page.Section(
         f'Heads, image {number}', f'Attention of each head in {_title(name)} '
-        f'from {query}; each map has its own scale.', path))
+        f'from {query}.{_SCALE}', path))
   return sections
+
+
+def strip(
+    tiles: Tiles, path: epath.Path, *, layer: int | None,
+) -> list[html_page.Section]:
+  """Draws the pictures that were collected as one strip of four tiles.
+
+  Args:
+    tiles: pictures by the names in `TILES`.
+    path: figure to write.
+    layer: layer of the patch features and the heads, from 1, or None.
+  """
+  shown = {name: tiles[name] for name in TILES if name in tiles}
+  if not shown:
+    return []
+  shown = dict(list(shown.items())[:4])
+  model_figures.strip(shown, path, rows=ROWS)
+  after = f'layer {layer}' if layer else 'the last layer'
+  texts = {
+      TILES[0]: f'first three principal components of the patches of {ROWS} '
+                f'images after {after} as red, green and blue',
+      TILES[1]: f'attention of six heads of {after} in the first image',
+      TILES[2]: 'attention rollout',
+      TILES[3]: 'images with masked patches, as predicted',
+      TILES[4]: 'cosine similarity of all patches to the marked one'}
+  text = '; '.join(texts[name] for name in shown)
+  return [html_page.Section(
+      'Overview', f'From left to right: {text}. Details are below.', path)]
+
+
+def curves(workdir: epath.Path | None) -> list[html_page.Section]:
+  """Returns the training curves that a run drew, if there are any."""
+  if not workdir or not (path := workdir / workdir_lib.CURVES).exists():
+    return []
+  return [html_page.Section('Curves', 'Training curves of the run.', path)]
 
 
 def _collect(

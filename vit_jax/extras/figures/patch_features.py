@@ -32,11 +32,16 @@ def colours(
 
 def similarity(
     features: Float[np.ndarray, 'images rows columns width'], *,
-    row: int, column: int,
+    row: int, column: int, of_first: bool = False,
 ) -> Float[np.ndarray, 'images rows columns']:
-  """Returns the cosine similarity of each patch to one patch of its image."""
+  """Returns the cosine similarity of each patch to one patch of its image.
+
+  With `of_first`, to that patch of the first image.
+  """
   unit = nearest_neighbours.unit(features.astype(np.float64))
-  return np.einsum('nrcw,nw->nrc', unit, unit[:, row, column])
+  chosen = unit[:1 if of_first else None, row, column]
+  return np.einsum('nrcw,nw->nrc', unit, np.broadcast_to(
+      chosen, (len(unit), unit.shape[-1])))
 
 
 def parse_patch(text: str, grid: tuple[int, int]) -> tuple[int, int]:

@@ -4,10 +4,10 @@
 
 Writes PNG files and one HTML page of filters, position embeddings and, for the
 given images, mean attention distance, rollout, the attention of each head, and
-principal components and similarity of patch features. Runs of masked patch
-prediction and MAE also show reconstructed images, and segmentation models show
-the predicted classes of pixels. Unreadable images are listed, and the exit
-status is then 1.
+principal components and similarity of patch features; `strip.png` shows them at
+a glance. Runs of masked patch prediction and MAE also show reconstructed
+images, and segmentation models show the predicted classes of pixels. Unreadable
+images are listed, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ with epy.lazy_imports():
   from vit_jax.extras.figures import inspection as figures
   from vit_jax.extras.figures import patch_features
   from vit_jax.inference import image_files
-  from vit_jax.run import workdir as workdir_lib
 
 PAGE = 'index.html'
 
@@ -48,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'all images (default: %(default)s)')
   parser.add_argument(
       '--layer', type=int, metavar='N',
-      help='draw the patch features after layer N (default: the last one, '
-      'after the final norm)')
+      help='draw the patch features after layer N (default: the final norm)')
   parser.add_argument(
       '--patch', default='', metavar='ROW,COLUMN',
       help='patch to which others are compared; 1,1 is at the top left '
@@ -72,24 +70,25 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
   statistics: dict[str, Any] = {}
+  tiles: figures.Tiles = {}
   with image_files.ReadProgress(len(paths), errors) as reading:
     sections = [
         figures.filters(model, output / 'filters.png'),
         figures.positions(model, output / 'positions.png'),
         *figures.reconstruction(
-            model, shown, output / 'reconstruction.png'),
+            model, shown, output / 'reconstruction.png', tiles=tiles),
         *figures.segmentation(
             model, shown, output / 'segmentation.png',
             batch_size=args.batch_size),
         *figures.attention(
             model, paths, output, show=args.show, batch_size=args.batch_size,
-            reading=reading, statistics=statistics),
+            layer=args.layer, reading=reading, statistics=statistics,
+            tiles=tiles),
         *figures.patches(
             model, shown, output / 'patches.png', patch=patch,
-            layer=args.layer, batch_size=args.batch_size)]
-  if workdir and (curves := workdir / workdir_lib.CURVES).exists():
-    sections.append(html_page.Section(
-        'Curves', 'Training curves of the run.', curves))
+            layer=args.layer, batch_size=args.batch_size, tiles=tiles),
+        *figures.curves(workdir)]
+  sections[:0] = figures.strip(tiles, output / 'strip.png', layer=args.layer)
   height, width = model.preprocess.resolution
   html_page.write(
       output / PAGE, title=f'Inside {args.model}',
