@@ -58,8 +58,8 @@ def loaded(program, tmp_path):
 
 
 @pytest.mark.parametrize(('program', 'most'), [
-    ('import vit_jax.models.vit', 840), ('import vit_jax.training.step', 485),
-    pytest.param(RUN, 10_500, marks=pytest.mark.slow)],
+    ('import vit_jax.models.vit', 850), ('import vit_jax.training.step', 490),
+    pytest.param(RUN, 10_550, marks=pytest.mark.slow)],
                          ids=['vit', 'step', 'run'])
 def test_a_program_loads_at_most(program, most, tmp_path):
   assert 0 < loaded(program, tmp_path) <= most
@@ -69,7 +69,7 @@ def test_the_trunk_and_the_benchmarks_are_bounded():
   modules = (ROOT / 'vit_jax').rglob('*.py')
   trunk = sum(code_lines(path) for path in modules
               if 'extras' not in path.parts)
-  assert 0 < trunk <= 14_975
+  assert 0 < trunk <= 14_990
   benchmarks = (ROOT / 'benchmarks').glob('*.py')
   assert 0 < sum(map(code_lines, benchmarks)) <= 1_200
   assert code_lines(ROOT / 'vit_jax' / 'models' / 'vit.py') <= 300
