@@ -35,7 +35,8 @@ without: to repeat it, set
 for `train_ops`.
 
 A single run uses the third of the four learning rates. Datasets that are not in
-table 4 use 20 epochs and the learning rates of CIFAR.
+table 4 use 20 epochs and the learning rates of CIFAR. For some 25 images per
+class, `:method=few` is better (docs/training.md).
 """
 
 from ml_collections import ConfigDict
@@ -56,23 +57,27 @@ TABLE_4 = {
 }
 OTHERS = ({'epochs': 20}, CIFAR_RATES, 10, 'train')
 
-# Full fine-tuning; linear probe of the frozen representation; layer-wise
-# learning-rate decay of 0.75 (arXiv 2106.08254); low-rank adapters of attention
-# (arXiv 2106.09685).
+# The paper's fine-tuning; Adam with layer-wise learning-rate decay of 0.75
+# (arXiv 2106.08254), chosen on development splits of few images; linear probe
+# of the frozen representation; SGD with that decay; low-rank adapters of
+# attention (arXiv 2106.09685).
 SGD = {'name': 'sgd', 'momentum': 0.9}
 METHODS = {
     'full': SGD,
+    'few': {'name': 'adam', 'weight_decay': 0.05, 'layer_decay': 0.75},
     'probe': {**SGD, 'frozen': [r'(?!head/).*']},
     'layer_decay': {**SGD, 'layer_decay': 0.75},
     'lora': {'name': 'adam', 'frozen': [r'(?!head/|lora/).*']},
 }
 # Not from the paper.
-LORA_RATES = (0.0003, 0.001, 0.003, 0.01)
+RATES = {'lora': (0.0003, 0.001, 0.003, 0.01),
+         'few': (0.0003, 0.001, 0.003, 0.01)}
+GENTLE = ({'op': 'inception_crop', 'area': [0.4, 1.0]}, {'op': 'flip'})
 
 
 def get_config(
     model: str = '', dataset: str = 'cifar10', resolution: int = 0,
-    batch_size: int = 512, method: str = 'full', rank: int = 8,
+    batch_size: int = 0, method: str = 'full', rank: int = 8,
 ) -> ConfigDict:
   """Returns the fine-tuning config.
 
@@ -83,34 +88,36 @@ def get_config(
       uses that of the weights in `init.checkpoint`; for the datasets of table 4
       384, rounded up to a multiple of the patch size of `model` (392 for
       'H/14').
-    batch_size: global batch size.
-    method: 'full', 'probe', 'layer_decay' or 'lora'.
+    batch_size: global batch size; 0 is 32 with the method 'few', else 512.
+    method: 'full', 'few', 'probe', 'layer_decay' or 'lora'.
     rank: rank of the adapters of 'lora'.
   """
   if method not in METHODS:
     raise ValueError(
         f'Unknown method {method!r}. Known: {", ".join(METHODS)}.')
-  name = pretrain.without_version(dataset)
+  name, few = pretrain.without_version(dataset), method == 'few'
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
   size = resolution or (usual_resolution(model) if name in TABLE_4 else 'auto')
-  if method == 'lora':
-    rates = LORA_RATES
+  rates = RATES.get(method, rates)
+  if few:
+    total = {'steps': 200}
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
   averaged = name == 'imagenet2012' and size >= 512
   return ConfigDict({
       'total': total,
-      'batch_size': batch_size,
+      'batch_size': batch_size or (32 if few else 512),
       'averaging': 0.9999 if averaged else None,
       'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': split, 'resolution': size,
-          'train_ops': [*pretrain.CROP_AND_FLIP],
+          'train_ops': [*(GENTLE if few else pretrain.CROP_AND_FLIP)],
           'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },
       'optimizer': {
           'momentum_dtype': 'bfloat16',
           'learning_rate': rates[2], 'clip_norm': 1.0,
-          'schedule': {'name': 'cosine', 'warmup': {'percent': 5}},
+          'schedule': {
+              'name': 'cosine', 'warmup': {'percent': 10 if few else 5}},
           **METHODS[method],
       },
       'lora': {'rank': rank if method == 'lora' else 0},
