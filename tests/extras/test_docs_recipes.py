@@ -44,7 +44,10 @@ def files(tmp_path, monkeypatch):
                                for i in range(count)], side=16)
   for name, header, cells in (
       ('houses.csv', 'price,rooms', [f'{i / 4},{i}' for i in range(16)]),
-      ('findings.csv', 'fracture,nodule', ['0,0', '1,0', '0,1', '1,1'] * 4)):
+      ('findings.csv', 'fracture,nodule,split', [
+          f'{labels},{split}'
+          for split in ('train', 'train', 'validation', 'test')
+          for labels in ('0,0', '1,0', '0,1', '1,1')])):
     pictures.write_table(tmp_path, header, cells, side=16, name=name)
   mask = np.arange(256, dtype=np.uint8).reshape(16, 16) // 128
   for path in (tmp_path / 'scenes' / 'images').glob('*/*.png'):

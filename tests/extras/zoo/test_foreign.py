@@ -139,7 +139,7 @@ def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
   text = '\n'.join(loaded.summary)
   for words in ('published JAX ViT', 'under opt/target/', '5 classes',
                 'depth=2', 'num_heads=2', 'images 32x32',
-                'overrides: gelu=exact', 'assumed: mean=(0.5, 0.5, 0.5), std=',
+                'overrides: gelu=exact', 'assumed: mean=0.5, std=',
                 f'{1 + len(arrays)} arrays', 'parameters: opt/state/step'):
     assert words in text, words
 

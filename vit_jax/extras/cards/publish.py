@@ -75,8 +75,11 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
   source = epath.Path(args.source) / workdir.CARD
   path = f'hf://{args.push}' if args.push else args.target
   predicts = bool(model.config.num_classes)
+  # Only runs have cards of ours; etils would look for one on the hub.
+  has_card = not args.source.startswith(('hf://', 'https://')) and (
+      source.exists())
   text = model_card.replace_path(
-      source.read_text(), path, predicts=predicts) if source.exists() else ''
+      source.read_text(), path, predicts=predicts) if has_card else ''
   if text and args.which != paths.AUTO and (
       paths.find(args.source, which=args.which).name != paths.find(
           args.source, which=paths.AUTO).name):
