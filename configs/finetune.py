@@ -70,8 +70,7 @@ METHODS = {
     'lora': {'name': 'adam', 'frozen': [r'(?!head/|lora/).*']},
 }
 # Not from the paper.
-RATES = {'lora': (0.0003, 0.001, 0.003, 0.01),
-         'few': (0.0003, 0.001, 0.003, 0.01)}
+ADAM_RATES = (0.0003, 0.001, 0.003, 0.01)
 GENTLE = ({'op': 'inception_crop', 'area': [0.4, 1.0]}, {'op': 'flip'})
 
 
@@ -98,7 +97,8 @@ def get_config(
   name, few = pretrain.without_version(dataset), method == 'few'
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
   size = resolution or (usual_resolution(model) if name in TABLE_4 else 'auto')
-  rates = RATES.get(method, rates)
+  if METHODS[method]['name'] == 'adam':
+    rates = ADAM_RATES
   if few:
     total = {'steps': 200}
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.

@@ -86,8 +86,7 @@ def create(
   file. With `overwrite`, a local file replaces one that exists.
 
   Raises:
-    UserError: if `target` exists.
-    UserError: if the address scheme of `target` is not supported.
+    UserError: if `target` exists, or its address scheme is not supported.
   """
   text = os.fspath(target)
   scheme, rest = split_address(text)

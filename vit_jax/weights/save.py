@@ -34,9 +34,8 @@ def save(
     Notes on settings for which the format's library computes differently.
 
   Raises:
-    UserError: if `target` exists.
-    UserError: if the format cannot represent the model, or a parameter is not
-      an array of finite floats.
+    UserError: if `target` exists, the format cannot represent the model, or a
+      parameter is not an array of finite floats.
   """
   schema.check_name(
       form, registry.available(registry.WEIGHT_FORMATS), what='format')

@@ -252,23 +252,9 @@ def attention(
   grid = config.grid((height, width))
   height_width = config.image_size((1, 1))
   patch = float(height_width[0]), float(height_width[1])
-  names: list[str] = []
-  maps, rollouts, distances = [], [], []
-  for batch, outputs in model.outputs(
-      paths, batch_size=batch_size, names=('layers',),
-      on_error=reading.add_error):
-    weights = np.asarray(outputs['layers']['attention'], np.float32)
-    for i, path in enumerate(batch):
-      of_image = weights[:, i:i + 1]
-      distances.append(attention_maps.mean_distance(
-          of_image, grid=grid, patch=patch))
-      if len(names) < show:
-        names.append(str(path))
-        maps.append(attention_maps.head_maps(
-            of_image[:, 0], grid=grid, pooling=config.pooling))
-        rollouts.append(attention_lib.rollout_map(
-            of_image, grid=grid, pooling=config.pooling)[0])
-    reading.advance(len(batch))
+  names, maps, rollouts, distances = _measure_attention(
+      model, paths, show=show, batch_size=batch_size, reading=reading,
+      grid=grid, patch=patch, pooling=config.pooling)
   if not distances:
     return [html_page.Section(title, 'No image could be read.')]
   mean_distance = np.mean(distances, axis=0)
@@ -307,6 +293,35 @@ def attention(
         f'Heads, image {number}', f'Attention of each head in {_title(name)} '
         f'from {query}.{_SCALE}', path))
   return sections
+
+
+def _measure_attention(
+    model: model_lib.Model, paths: Sequence[str], *, show: int,
+    batch_size: int, reading: image_files.ReadProgress, grid: tuple[int, int],
+    patch: tuple[float, float], pooling: str,
+) -> tuple[list[str], list[Any], list[Any], list[Any]]:
+  """Returns names, maps of heads and rollouts of images to draw, and distances.
+
+  The distances are those of all images; see `attention`.
+  """
+  names: list[str] = []
+  maps, rollouts, distances = [], [], []
+  for batch, outputs in model.outputs(
+      paths, batch_size=batch_size, names=('layers',),
+      on_error=reading.add_error):
+    weights = np.asarray(outputs['layers']['attention'], np.float32)
+    for i, path in enumerate(batch):
+      of_image = weights[:, i:i + 1]
+      distances.append(attention_maps.mean_distance(
+          of_image, grid=grid, patch=patch))
+      if len(names) < show:
+        names.append(str(path))
+        maps.append(attention_maps.head_maps(
+            of_image[:, 0], grid=grid, pooling=pooling))
+        rollouts.append(attention_lib.rollout_map(
+            of_image, grid=grid, pooling=pooling)[0])
+    reading.advance(len(batch))
+  return names, maps, rollouts, distances
 
 
 def strip(

@@ -1,4 +1,4 @@
-"""What an export writes and compares, with its limits; imports no library."""
+"""Settings and limits of an export; imports no library."""
 
 from collections.abc import Sequence
 import dataclasses

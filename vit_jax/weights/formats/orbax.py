@@ -142,9 +142,8 @@ def save(
   """Saves a workdir with one checkpoint, of step 0; see `weights.save.save`.
 
   Raises:
-    UserError: if `target` exists.
-    UserError: if checkpoints cannot be written to `target`, or for another
-      dtype than float32.
+    UserError: if `target` exists or checkpoints cannot be written to it, or for
+      another dtype than float32.
   """
   if dtype != 'float32':
     raise UserError(f'orbax stores float32, but dtype is {dtype!r}.')
