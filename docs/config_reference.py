@@ -43,12 +43,13 @@ python main.py train --config=configs/cifar10.py --help   # keys of a config
 
 A config file needs only the values that differ from these defaults. A flag such
 as `--config.optimizer.learning_rate=3e-4` changes any of them. Quote lists:
-`--config.data.mean='[0.5,0.5,0.5]'`; a flag's `none` means `null`. A *duration*
-has one unit: `{'steps': N}`, `{'examples': N}`, `{'epochs': N}` or
+`--config.data.mean='[0.5,0.5,0.5]'`. A flag's `none` means `null`, unless
+`none` is one of the values of the key, as of `model.remat`. A *duration* has
+one unit: `{'steps': N}`, `{'examples': N}`, `{'epochs': N}` or
 `{'percent': N}` of the run; as a flag, `--config.total.epochs=90`. NAME in
 `evals.NAME` is any name that you choose.
 
-A heading "`optimizer` of all names" lists keys that every optimizer has. More
+The table "`optimizer` of all names" lists keys that every optimizer has. More
 keys are at the end of the pages on [training](training.md) (optimizers),
 [distillation](distillation.md), [self-supervision](self_supervised.md),
 [segmentation](segmentation.md), [evaluation](evaluation.md), and
@@ -97,8 +98,8 @@ def markdown() -> str:
 def with_keys(page: str, leaves: Iterable[str]) -> str:
   """Returns the page of leaves, which ends with their keys."""
   text = page.partition(_MARK)[0].rstrip()
-  return '\n'.join([text, '', f'{_MARK}\n', *(
-      table for leaf in leaves for table in _tables(leaf))])
+  return '\n'.join([text, '', f'{_MARK}\n', '## Config keys\n', *(
+      f'#{table}' for leaf in leaves for table in _tables(leaf))])
 
 
 def _sections() -> dict[str, tuple[Any, ...]]:
@@ -149,7 +150,7 @@ def _kind(record: Any, bases: Sequence[Any]) -> str:
   name = f'`{getattr(record, "name", "optax.NAME")}`'
   also = [f'`{one.name}`' for one in bases if one not in _COMMON]
   return f' with name {name}' + (
-      f': also those of {" and ".join(also)}, and' if also else '')
+      f' (besides all keys of {" and ".join(also)})' if also else '')
 
 
 def _table(title: str, keys: Iterable[reference.Key]) -> str:

@@ -10,7 +10,7 @@ def test_the_pages_are_current_and_describe_every_key():
   for path, leaves in config_reference.LEAVES.items():
     pages.append(path.read_text())
     assert pages[-1] == config_reference.with_keys(pages[-1], leaves)
-    assert '\n## `' in pages[-1]
+    assert '\n### `' in pages[-1]
   rows = [line for page in pages for line in page.splitlines()
           if line.startswith('| `')]
   assert len(rows) > 300
