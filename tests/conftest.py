@@ -56,7 +56,8 @@ def check_types(checked=None, *, typechecker):
 
   `jaxtyped` also compares axes, for which it binds the arguments of each call
   twice. That took a third of the time of all tests, so functions that name no
-  axes skip it.
+  axes skip it. A function within a function would be decorated in each call of
+  the outer one, which took a fifth, so it is checked only if it names axes.
   """
   if checked is None:
     return functools.partial(check_types, typechecker=typechecker)
@@ -67,10 +68,10 @@ def check_types(checked=None, *, typechecker):
   annotations = getattr(function, '__annotations__', {})
   if not annotations:
     return checked
-  # beartype alone would keep functions within functions, and what they use.
-  if '<locals>' in function.__qualname__ or any(
-      map(names_axes, annotations.values())):
+  if any(map(names_axes, annotations.values())):
     return jaxtyped(checked, typechecker=typechecker)
+  if '<locals>' in function.__qualname__:
+    return checked
   if not is_class:
     return typechecker(checked)
   checked.__init__ = typechecker(function)
