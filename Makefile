@@ -6,9 +6,10 @@ VENV ?= .venv
 # Exact versions that the tests last passed with. `make test-all CONSTRAIN=`
 # installs the newest allowed versions.
 BIN := $(VENV)/bin
-PINS := $(shell $(or $(wildcard $(BIN)/python),$(PYTHON)) -c 'import sys; \
+PINS_OF = $(shell $(1) -c 'import sys; \
   print("constraints-newest.txt" if sys.version_info >= (3, 13) \
   else "constraints.txt")')
+PINS := $(call PINS_OF,$(or $(wildcard $(BIN)/python),$(PYTHON)))
 CONSTRAIN ?= -c $(PINS)
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -76,7 +77,9 @@ docs: .venv-docs/.docs  ## Builds the documentation site, build/site/index.html.
 	.venv-docs/bin/python -m sphinx -q -E -W --keep-going -c docs . build/site
 	cp build/site/README.html build/site/index.html
 
-constraints:  ## Updates PINS to the newest allowed versions: CONTRIBUTING.md.
+# Of PYTHON, also where $(VENV) has another version.
+constraints: PINS = $(call PINS_OF,$(PYTHON))
+constraints:  ## Updates the pins of PYTHON to the newest allowed versions: CONTRIBUTING.md.
 	@echo 'Resolving the newest versions in a scratch environment ...'
 	rm -rf .venv-constraints
 	$(PYTHON) -m venv .venv-constraints

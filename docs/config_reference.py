@@ -64,8 +64,7 @@ python main.py --config=configs/quickstart.py --workdir=runs/quickstart
 
 One file per experiment. Its docstring has the command, the hardware, and the
 expected result, measured here or cited. [training.md](../docs/training.md) says
-how to change a config and how to write your own. `python -m
-docs.config_reference` writes this list.
+how to change a config and how to write your own.
 
 | config | experiment |
 |---|---|
