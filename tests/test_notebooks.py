@@ -75,6 +75,7 @@ def test_notebooks_store_their_outputs_without_local_paths(path):
       LOCAL_PATHS.search(line) and '"image/png"' not in line]
 
 
+@pytest.mark.slow  # It starts Python twice.
 def test_without_the_library_notebooks_install_it(tmp_path):
   source, = {text_of(cells(path, 'code')[0]) for path in PATHS}
   address, = re.findall("REPOSITORY = '(.*)'", source)

@@ -283,6 +283,7 @@ def flip(path, bit):
   path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_a_checkpoint_is_restored(small, tmp_path):
   """Flips one random bit of a random file, 30 times."""
   rng = np.random.default_rng(0)

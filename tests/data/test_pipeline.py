@@ -57,7 +57,8 @@ def test_batches_have_the_abstract_shapes():
     assert batch['mask'].tolist() == [1] * 16
 
 
-@pytest.mark.parametrize('step', [2, 40])
+@pytest.mark.parametrize(
+    'step', [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_processes_together_read_the_batches_of_one_from_any_step(step):
   config = _config(train_ops=OPS)
   whole = _take(step + 4, config)[step:]

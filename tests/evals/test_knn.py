@@ -1,6 +1,6 @@
 """k-NN accuracy, compared with scikit-learn."""
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 from sklearn import neighbors
@@ -41,15 +41,20 @@ def test_features_of_a_layer_are_averaged_over_the_mirror_image(monkeypatch):
       knn.KnnConfig, 'build', lambda self, context: lambda *_: context)
   images = RNG.normal(size=(2, 8, 8, 3)).astype(np.float32)
 
-  def features(images, **options):
-    experiment = toy_lib.build(evals={'knn': {'name': 'knn', **options}})
-    return experiment.evaluators['knn']().features(
-        experiment.init_state().params, {'image': jnp.asarray(images)}, 'cls:1',
-        'feature')
+  experiment = toy_lib.build(evals={
+      name: {'name': 'knn', 'flip': name == 'flipped'}
+      for name in ('plain', 'flipped')})
+  params = experiment.random_params()
+
+  def features(name, images):
+    context = experiment.evaluators[name]()
+    return jax.jit(lambda params, images: context.features(
+        params, {'image': images}, 'cls:1', 'feature'))(params, images)
 
   np.testing.assert_allclose(
-      features(images, flip=True),
-      (features(images) + features(images[:, :, ::-1])) / 2, atol=1e-6)
+      features('flipped', images),
+      (features('plain', images) + features('plain', images[:, :, ::-1])) / 2,
+      atol=1e-6)
 
 
 def test_spread_measures_the_dimensions_that_features_use():

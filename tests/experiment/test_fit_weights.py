@@ -24,8 +24,9 @@ def copies(state):
 
 # The others keep the average and the initial parameters.
 @pytest.mark.parametrize(('name', 'count'), [
-    ('adam', 1), *[('schedule_free', 3), ('optax.contrib.dog', 2)] * leaves.has(
-        registry.OPTIMIZERS['optax.NAME'])])
+    ('adam', 1), *[('schedule_free', 3), pytest.param(
+        'optax.contrib.dog', 2, marks=pytest.mark.slow)] * leaves.has(
+            registry.OPTIMIZERS['optax.NAME'])])
 def test_initial_weights_replace_all_copies_in_the_state(name, count):
   experiment = toy.build(optimizer={'name': name}, init={'new': []})
   rng = np.random.default_rng(0)

@@ -47,12 +47,11 @@ LOSSES = {'numbers': 'mse', 'several': 'sigmoid'}
 
 
 @pytest.mark.skipif(not leaves.has(registry.SUGGESTIONS), reason='no leaf')
+@pytest.mark.slow
 @pytest.mark.parametrize(('kind', 'target'), [
-    ('table', 'auto'), *(
-        pytest.param(kind, target, marks=pytest.mark.slow) for kind, target in (
-            # A section with `auto` is that of class folders: `data.earlier`.
-            ('folders', 'auto'), ('tar', 'auto'), ('numbers', 'regression'),
-            ('several', 'multi')))])
+    # A section with `auto` is that of class folders: `data.earlier`.
+    ('table', 'auto'), ('folders', 'auto'), ('tar', 'auto'),
+    ('numbers', 'regression'), ('several', 'multi')])
 def test_a_run_of_inferred_data_resumes_with_the_pasted_flags(
     tmp_path, capsys, kind, target):
   with zipfile.ZipFile(RUNS) as archive:

@@ -33,7 +33,8 @@ def test_a_name_wins_over_a_folder_of_the_same_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(('overrides', 'side', 'patches'), [
     ((), 32, None), pytest.param(
         ('data.resolution=64',), 64, None, marks=pytest.mark.slow),
-    (('data.resolution=68',), 68, 289)])
+    pytest.param(
+        ('data.resolution=68',), 68, 289, marks=pytest.mark.slow)])
 def test_training_starts_at_the_resolution_of_the_weights(
     overrides, side, patches, capsys):
   experiment = vit_jax.build(
