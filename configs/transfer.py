@@ -9,6 +9,9 @@ For every dataset and number of training images per class, test accuracy of
 
   fine-tuned     all weights; the learning rate is chosen on a fifth of the
                  training images, then three seeds are trained on all of them
+  probe          logistic regression of frozen features, whose layers, pooling
+                 and penalty are chosen on a fifth of all training images; only
+                 with all images (the evaluator `probe`, DINOv2's protocol)
   linear probe   logistic regression of the frozen representation, whose penalty
                  is chosen on a fifth of the same few images
   few-shot       ridge regression, as in section 4.1 of arXiv 2010.11929
@@ -139,17 +142,19 @@ def fine_tuned(
 
 
 def frozen(dataset: str, name: str, counts: list[int]) -> dict[str, Any]:
-  """Returns the task of classifiers that share one pass over the images."""
+  """Returns the task of all classifiers of frozen features."""
+  probe = {'probe': {'name': 'probe', 'batch_size': 128}} if 0 in counts else {}
   return {
       # A run has at least one step; it changes only the head, which is unused.
       'total': {'steps': 1},
       'data': {'source': dataset},
       'optimizer': {'frozen': [r'(?!head/).*']},
-      'evals': {'test': {
+      'evals': {**probe, 'test': {
           'name': 'fewshot', 'shots': counts, 'batch_size': 128,
           'classifiers': ['linear', 'ridge', 'knn']}},
       'sweep': {'grid': {}, 'seeds': 1, 'report': {
-          f'{name}/{method}/{count or "all"}':
-              f'test/{prefix}{count or "all"}_shot'
-          for method, prefix in CLASSIFIERS.items() for count in counts}},
+          **{f'{name}/{method}/{count or "all"}':
+                 f'test/{prefix}{count or "all"}_shot'
+             for method, prefix in CLASSIFIERS.items() for count in counts},
+          **{f'{name}/{what}/all': f'{what}/accuracy' for what in probe}}},
   }

@@ -96,6 +96,7 @@ def test_frozen_classifiers_need_one_run_per_dataset(tmp_path, capsys):
   metrics = json.loads((run / 'summary.json').read_text())['metrics']
   cells = json.loads((tmp_path / 'sweep.json').read_text())['cells']
   assert {(cell['row'], cell['column']): cell['mean'] for cell in cells} == {
+      ('probe', 'all'): metrics['probe/accuracy']} | {
       (row, count): metrics[f'test/{prefix}{count}_shot']
       for row, prefix in (
           ('linear probe', 'linear_'), ('few-shot', ''), ('k-NN', 'knn_'))
