@@ -30,7 +30,8 @@ def save_with_activation(run, activation, path):
   return model
 
 
-@pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
+@pytest.mark.parametrize('activation', [
+    'softmax', pytest.param('sigmoid', marks=pytest.mark.slow)])
 def test_probabilities_are_those_of_predict(
     evaluate, one_device, trained, tmp_path, activation):  # noqa: F811
   model = save_with_activation(trained, activation, tmp_path / 'x.npz')
@@ -88,7 +89,7 @@ def test_thresholds_of_a_finished_run_are_stored_and_applied(
   printed = capsys.readouterr().out
   for threshold in model.thresholds:
     assert f'{100 * threshold:.1f} %' in printed
-  if not flags:  # The run still resumes from the checkpoint.
+  if sensitivity:  # The run still resumes from the checkpoint.
     config = read_config(f'{findings}/config.py')
     assert run_lib.train(
         toy.build(**{**config, 'total': {'steps': 3}}), run)['steps'] == 3
@@ -121,6 +122,7 @@ def test_features_of_weights_with_a_sigmoid_are_measured_on_numbers(
   assert figures['metrics']['spread/examples'] == 8
 
 
+@pytest.mark.slow
 def test_features_need_no_parameters_of_the_objective(
     evaluate, one_device, foreign, capsys):  # noqa: F811
   status, figures = evaluate(
