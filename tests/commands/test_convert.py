@@ -45,7 +45,8 @@ def test_a_file_is_written_verified_and_reported(source, tmp_path, capsys):
   assert figures['preprocess']['mean'] == [0.25] * 3
 
 
-@pytest.mark.parametrize('dtype', ['float16', 'bfloat16'])
+@pytest.mark.parametrize('dtype', [
+    pytest.param('float16', marks=pytest.mark.slow), 'bfloat16'])
 def test_half_precision_halves_the_file_and_rounds_once(
     dtype, source, tmp_path):
   assert not convert(source, tmp_path / 'whole', 'npz')

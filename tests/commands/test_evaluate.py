@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import jax
 import numpy as np
 from PIL import Image
 import pytest
@@ -11,8 +12,9 @@ from tests import pictures
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
-from vit_jax import run as run_lib
+from vit_jax.checkpoints import manager
 from vit_jax.data.images import ops as ops_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.experiment.config_file import read as read_config
 from vit_jax.inference import load as load_lib
 
@@ -22,16 +24,27 @@ def config_file(tmp_path_factory):
   return toy.write(
       tmp_path_factory.mktemp('config') / 'toy.py', batch_size=40,
       model={'pooling': 'average'},
-      evals={'half': {'split': 'test[:50%]'},
+      evals={'part': {'split': 'test[:10%]'},
              'absent': {'source': '/no/such/folder'}})
+
+
+def save(built, workdir, **progress):
+  """Saves a run as if it were finished, but with random parameters."""
+  state, rng = built.init_state(), np.random.default_rng(0)
+  with manager.Checkpoints(workdir, built.config.checkpoint) as checkpoints:
+    checkpoints.save(
+        state.replace(step=state.step + built.total_steps, params=jax.tree.map(
+            lambda x: x + rng.normal(0, 0.3, x.shape).astype('float32'),
+            state.params)),
+        config=config_lib.to_plain(built.config), progress=progress,
+        labels=built.dataset.class_names)
 
 
 @pytest.fixture(scope='module')
 def trained(config_file, tmp_path_factory):
-  workdir = tmp_path_factory.mktemp('run')
-  raw = read_config(config_file)
+  raw, workdir = read_config(config_file), tmp_path_factory.mktemp('run')
   del raw['evals']['absent']
-  run_lib.train(toy.build(**raw), workdir)
+  save(toy.build(**raw), workdir)
   return workdir
 
 
@@ -49,18 +62,21 @@ def evaluate(tmp_path):
 def test_evaluators_are_selected_by_name_or_kind(evaluate, trained, capsys):
   status, figures = evaluate(
       f'--workdir={trained}',
-      '--evaluators=half,fewshot,knn',
+      '--evaluators=part,fewshot,knn',
       # A microbatch is smaller than the number of devices.
       '--config.batch_size=12', '--config.accumulation=12',
       '--config.evals.fewshot.shots=[1,3]', '--config.evals.fewshot.seeds=2',
-      '--config.evals.knn.split=test[:100]')
+      '--config.evals.fewshot.train_split=train[:80]',
+      '--config.evals.fewshot.split=test[:24]',
+      '--config.evals.knn.train_split=train[:40]',
+      '--config.evals.knn.split=test[:30]')
   assert status == 0
   metrics = figures['metrics']
-  assert metrics['half/examples'] == 180
+  assert metrics['part/examples'] == 36
   assert {'fewshot/1_shot', 'fewshot/3_shot_std'} <= set(metrics)
   assert 'fewshot/5_shot' not in metrics
-  assert metrics['knn/examples'] == 100
-  assert 'fewshot: digits test, 360 images' in capsys.readouterr().out
+  assert metrics['knn/examples'] == 30
+  assert 'fewshot: digits test[:24], 24 images' in capsys.readouterr().out
 
 
 def table(folder, classes):
@@ -76,8 +92,8 @@ def table(folder, classes):
 def test_another_source_is_evaluated(evaluate, trained, tmp_path):
   source = table(tmp_path, '0123456789')
   status, figures = evaluate(
-      f'--workdir={trained}', '--evaluators=half', f'--source={source}')
-  assert (status, figures['metrics']['half/examples']) == (0, 2)
+      f'--workdir={trained}', '--evaluators=part', f'--source={source}')
+  assert (status, figures['metrics']['part/examples']) == (0, 2)
 
 
 def test_only_selected_evaluators_need_their_data(
@@ -85,7 +101,7 @@ def test_only_selected_evaluators_need_their_data(
   shared = (f'--workdir={trained}', f'--config={config_file}')
   assert evaluate(*shared)[0] == 2
   assert '/no/such/folder' in capsys.readouterr().err
-  assert evaluate(*shared, '--evaluators=half')[0] == 0
+  assert evaluate(*shared, '--evaluators=part')[0] == 0
 
 
 @pytest.mark.parametrize(('flags', 'words'), [
@@ -112,18 +128,23 @@ def test_an_open_config_takes_the_model_of_the_weights(
   status, figures = evaluate(
       f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
       '--config=configs/finetune.py:dataset=digits,batch_size=24',
-      f'--config.init.checkpoint={foreign}')
+      f'--config.init.checkpoint={foreign}',
+      '--config.evals.knn.train_split=train[:72]',
+      '--config.evals.knn.split=test[:48]')
   assert status == 0
-  assert figures['metrics']['knn/examples'] == 360
+  assert figures['metrics']['knn/examples'] == 48
   printed = capsys.readouterr().out
   assert printed.count('\n  model: ') == 1 and 'overrides' not in printed
 
 
-def test_logits_as_features_are_those_of_the_head(evaluate, trained):
+def test_logits_as_features_are_those_of_the_head(
+    evaluate, one_device, trained):
   """A head that is not loaded has equal logits for every image."""
   status, figures = evaluate(
       f'--workdir={trained}', '--evaluators=knn',
-      '--config.evals.knn.feature=logits')
+      '--config.evals.knn.feature=logits',
+      '--config.evals.knn.train_split=train[:120]',
+      '--config.evals.knn.split=test[:40]')
   assert status == 0 and figures['metrics']['knn/feature_rank'] > 1.5
 
 
@@ -138,6 +159,7 @@ def test_weights_are_evaluated_with_their_scale_of_pixels(
   for flags in ((), ('--config.data.mean=0.2',), ('--config.data.mean=0.5',)):
     status, figures = evaluate(
         f'--workdir={tmp_path / "x.npz"}', *flags, '--evaluators=test',
+        '--config.evals.test.split=test[:48]',
         '--config=configs/finetune.py:dataset=digits,batch_size=24')
     assert status == 0
     accuracies.append(figures['metrics']['test/loss'])
@@ -155,10 +177,12 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
         if not key.startswith('head')})
   for path, source, words in (
       (foreign, table(tmp_path, 'abc'), '--evaluators=knn'),
-      (tmp_path / 'headless.npz', 'digits', 'head/dense/kernel')):
+      (tmp_path / 'headless.npz', table(tmp_path / 'more', '0123456789'),
+       'head/dense/kernel')):
     shared = (f'--workdir={path}', f'--config={config_file}',
               f'--config.data.source={source}', '--config.model.num_heads=2')
-    assert evaluate(*shared, '--evaluators=half')[0] == 2
+    assert evaluate(
+        *shared, '--evaluators=part', '--config.evals.part.split=test')[0] == 2
     assert words in capsys.readouterr().err
     status, figures = evaluate(
         *shared, '--evaluators=knn', '--config.evals.knn.k=3')
@@ -170,7 +194,8 @@ LABELS = {'model': 'cde', 'reordered': 'dec', 'nameless': ''}
 
 
 @pytest.mark.parametrize(('classes', 'weights', 'share'), [
-    ('cd', 'model', 3 / 5), ('cde', 'reordered', 3 / 7),
+    pytest.param('cd', 'model', 3 / 5, marks=pytest.mark.slow),
+    pytest.param('cde', 'reordered', 3 / 7, marks=pytest.mark.slow),
     ('cd', 'reordered', 3 / 5), ('acd', 'nameless', 2 / 7)])
 def test_classes_are_matched_by_name_or_with_a_note_by_index(
     evaluate, one_device, tmp_path, capsys, classes, weights, share):

@@ -7,19 +7,19 @@ from tests import toy as toy_lib
 from vit_jax.extras.diagnostics import baseline
 
 
-@pytest.mark.parametrize('most', [5_000, 100])
 def test_the_baseline_is_the_accuracy_of_knn_on_at_most_so_many_images(
-    most, monkeypatch):
-  monkeypatch.setattr(baseline, 'MOST', most)
-  experiment = toy_lib.build(evals={'test': {}, 'knn': {'name': 'knn'}})
+    monkeypatch):
+  experiment = toy_lib.build(data={'split': 'train[:64]'}, evals={
+      'test': {'split': 'test[:48]'},
+      'knn': {'name': 'knn', 'train_split': 'train[:64]',
+              'split': 'test[:48]'}})
   params = experiment.init_state().params
-  text = baseline.describe(experiment, params)
-  if most == 100:
-    assert '100 images of test by k-NN among 100 training images' in text
-  else:
-    accuracy = experiment.evaluate('knn', params).metrics['accuracy']
-    assert text.startswith(
-        f'baseline: {100 * accuracy:.2f} % of 360 images of test')
+  accuracy = experiment.evaluate('knn', params).metrics['accuracy']
+  assert baseline.describe(experiment, params).startswith(
+      f'baseline: {100 * accuracy:.2f} % of 48 images of test[:48]')
+  monkeypatch.setattr(baseline, 'MOST', 40)
+  assert ('40 images of test[:48] by k-NN among 40 training images'
+          in baseline.describe(experiment, params))
 
 
 @pytest.mark.parametrize('changes', [

@@ -12,6 +12,7 @@ from tests.commands.conftest import wide_terminal  # noqa: F401
 from tests.commands.test_evaluate import config_file  # noqa: F401
 from tests.commands.test_evaluate import evaluate  # noqa: F401
 from tests.commands.test_evaluate import foreign  # noqa: F401
+from tests.commands.test_evaluate import save
 from tests.commands.test_evaluate import trained  # noqa: F401
 import vit_jax
 from vit_jax import __main__ as main
@@ -29,15 +30,18 @@ def save_with_activation(run, activation, path):
   return model
 
 
-@pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
+@pytest.mark.parametrize('activation', [
+    'softmax', pytest.param('sigmoid', marks=pytest.mark.slow)])
 def test_probabilities_are_those_of_predict(
     evaluate, one_device, trained, tmp_path, activation):  # noqa: F811
   model = save_with_activation(trained, activation, tmp_path / 'x.npz')
   status, figures = evaluate(
       f'--workdir={tmp_path / "x.npz"}', '--evaluators=calibration',
+      '--config.evals.calibration.split=test[:48]',
       '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
   assert status == 0
-  test = data.open_dataset(data.parse({'source': 'digits'}), split='test')
+  test = data.open_dataset(
+      data.parse({'source': 'digits'}), split='test[:48]')
   images, labels = zip(*((test[i]['image'].repeat(3, -1), test[i]['label'])
                          for i in range(len(test))))
   found = np.zeros((len(test), 10))
@@ -59,13 +63,14 @@ def findings(one_device, tmp_path_factory):
       objective={'name': 'supervised', 'loss': 'sigmoid'},
       data={'source': str(table), 'target': 'multi',
             'table': {'label': 'bee,ant'}})
-  run_lib.train(toy.build(**read_config(path)), folder / 'run')
+  save(toy.build(**read_config(path)), folder / 'run', label_kind='multi')
   return folder
 
 
 @pytest.mark.parametrize(('flags', 'sensitivity'), [
-    ([], 0), (['--sensitivity=0.9'], 0.9),
-    (['--config.evals.roc.threshold_split=train'], 0)])
+    ([], 0), pytest.param(['--sensitivity=0.9'], 0.9, marks=pytest.mark.slow),
+    pytest.param(['--config.evals.roc.threshold_split=train'], 0,
+                 marks=pytest.mark.slow)])
 def test_thresholds_of_a_finished_run_are_stored_and_applied(
     evaluate, one_device, findings, tmp_path, capsys, flags, sensitivity):  # noqa: F811
   run = shutil.copytree(findings / 'run', tmp_path / 'run')
@@ -84,17 +89,17 @@ def test_thresholds_of_a_finished_run_are_stored_and_applied(
   printed = capsys.readouterr().out
   for threshold in model.thresholds:
     assert f'{100 * threshold:.1f} %' in printed
-  # The run still resumes from the checkpoint.
-  config = read_config(f'{findings}/config.py')
-  assert run_lib.train(
-      toy.build(**{**config, 'total': {'steps': 3}}), run)['steps'] == 3
+  if sensitivity:  # The run still resumes from the checkpoint.
+    config = read_config(f'{findings}/config.py')
+    assert run_lib.train(
+        toy.build(**{**config, 'total': {'steps': 3}}), run)['steps'] == 3
 
 
 @pytest.mark.parametrize(('flags', 'words'), [
     (['--evaluators=imagenet_a'], 'imagenet_a'),
     (['--evaluators=objectnet'], 'objectnet-1.0/images'),
-    (['--evaluators=half', '--sensitivity=0.9'], 'Use --evaluators=roc'),
-    (['--evaluators=half', '--store-thresholds'], 'Use --evaluators=roc'),
+    (['--evaluators=part', '--sensitivity=0.9'], 'Use --evaluators=roc'),
+    (['--evaluators=part', '--store-thresholds'], 'Use --evaluators=roc'),
     (['--evaluators=roc', '--sensitivity=90'], 'at most 1, but is 90'),
     (['--evaluators=roc', '--store-thresholds'], 'has 10 classes')])
 def test_missing_data_and_thresholds_that_cannot_be_stored_are_errors(
@@ -117,10 +122,13 @@ def test_features_of_weights_with_a_sigmoid_are_measured_on_numbers(
   assert figures['metrics']['spread/examples'] == 8
 
 
+@pytest.mark.slow
 def test_features_need_no_parameters_of_the_objective(
     evaluate, one_device, foreign, capsys):  # noqa: F811
   status, figures = evaluate(
       f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
+      '--config.evals.knn.train_split=train[:96]',
+      '--config.evals.knn.split=test[:24]',
       f'--config=configs/continue.py:checkpoint={foreign},data=digits,'
       'resolution=8,objective=mae')
   assert status == 0 and 'knn/accuracy' in figures['metrics']

@@ -63,7 +63,7 @@ def teacher():
 
 @pytest.mark.parametrize(('labels', 'message'), [
     (('one', *range(1, 10)), 'The teacher has other classes than the data'),
-    (range(9), 'only here: 9'), ((), '')])
+    pytest.param(range(9), 'only here: 9', marks=pytest.mark.slow), ((), '')])
 def test_the_teacher_has_the_classes_of_the_data(
     tmp_path, capsys, labels, message):
   model = load_lib.create(
@@ -134,7 +134,7 @@ def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
   assert jax.tree.map(jnp.shape, nn.unbox(added)) == {
       'teacher': {'0': jax.tree.map(np.shape, teacher.params)}}
   pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)
-  loss, measures = objective(
+  loss, measures = jax.jit(objective)(
       {'teacher': {'0': teacher.params}},
       {'image': pixels, 'label': LABELS}, jax.random.key(0))
   # Each pixel of a linear resize is a mean, so resizing and scaling commute.

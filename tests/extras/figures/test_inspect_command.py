@@ -60,7 +60,9 @@ def _photos(tmp_path_factory):
 @pytest.mark.parametrize(('settings', 'grid', 'patch', 'filters'), [
     (TINY, (4, 4), 4.0, 'Principal components of patches/kernel'),
     # A patch is one position of the feature map: eight pixels.
-    (HYBRID, (2, 2), 8.0, 'The 32 filters of backbone/root/kernel')])
+    pytest.param(
+        HYBRID, (2, 2), 8.0, 'The 32 filters of backbone/root/kernel',
+        marks=pytest.mark.slow)])
 def test_all_figures_are_drawn_and_the_page_holds_them(
     photos, tmp_path, settings, grid, patch, filters):
   model, figures = save(tmp_path, settings), tmp_path / 'figures.json'
@@ -118,7 +120,8 @@ def test_runs_that_predict_pixels_show_reconstructions(
 
 
 @pytest.mark.parametrize(
-    ('channels', 'name'), [(1, 'a.png'), (13, 'bands.npy')])
+    ('channels', 'name'), [
+        pytest.param(1, 'a.png', marks=pytest.mark.slow), (13, 'bands.npy')])
 def test_grey_and_multichannel_images_are_supported(
     photos, tmp_path, channels, name, monkeypatch):
   monkeypatch.setattr(reconstruction_lib, 'load', lambda *_, **__: (
@@ -138,7 +141,8 @@ def test_grey_and_multichannel_images_are_supported(
 @pytest.mark.parametrize(('settings', 'words'), [
     (RESNET, 'ResNet'),
     ({**TINY, 'position': 'none'}, 'adds no position embedding'),
-    ({**TINY, 'axial': True, 'pooling': 'average'}, 'Axial'),
+    pytest.param({**TINY, 'axial': True, 'pooling': 'average'}, 'Axial',
+                 marks=pytest.mark.slow),
 ])
 def test_figures_that_a_model_does_not_have_are_explained(
     photos, tmp_path, capsys, settings, words):
@@ -202,6 +206,7 @@ def test_segmentations_are_drawn_beside_the_masks(tmp_path):
       folder / 'index.html').read_text()
 
 
+@pytest.mark.slow
 def test_a_strip_holds_the_pictures_of_all_images(
     photos, tmp_path, monkeypatch):
   save(tmp_path, TINY)

@@ -26,7 +26,8 @@ def texts(monkeypatch):
   return found
 
 
-@pytest.mark.parametrize('classes', [2, 37, 1500])
+@pytest.mark.parametrize('classes', [
+    2, 37, pytest.param(1500, marks=pytest.mark.slow)])
 def test_confusion_is_drawn_at_any_number_of_classes(tmp_path, classes):
   path = tmp_path / 'confusion.png'
   # No name is a formula.

@@ -22,8 +22,9 @@ ATTENTION = 'encoder/layers/attention'
 def boxed():
   config = factory.parse({'width': 8, 'depth': 2, 'num_heads': 2, 'mlp_dim': 12,
                          'patch': 4})
-  return factory.init(factory.build(config, num_classes=5), jax.random.key(0),
-                     jnp.zeros((1, 8, 8, 3)))
+  return jax.jit(lambda: factory.init(
+      factory.build(config, num_classes=5), jax.random.key(0),
+      jnp.zeros((1, 8, 8, 3))))()
 
 
 def test_merged_kernels_are_base_plus_scaled_product(boxed):
@@ -32,8 +33,10 @@ def test_merged_kernels_are_base_plus_scaled_product(boxed):
   rng = np.random.default_rng(0)
   params = jax.tree.map(
       lambda x: rng.normal(size=x.shape).astype(np.float32),
-      nn.unbox(lora.init(config, jax.random.key(1), boxed)))
-  flat, merged = tree.flatten(params), tree.flatten(lora.merge(params, config))
+      nn.unbox(jax.eval_shape(
+          lambda: lora.init(config, jax.random.key(1), boxed))))
+  flat, merged = tree.flatten(params), tree.flatten(
+      jax.jit(lambda x: lora.merge(x, config))(params))
   assert lora.names(params) == [
       f'{ATTENTION}/out/kernel', f'{ATTENTION}/qkv_kernel',
       'encoder/layers/mlp/hidden/kernel', 'encoder/layers/mlp/out/kernel']
