@@ -29,10 +29,11 @@ def test_values_and_gradients_are_those_of_plain_attention(
     values, pullback = jax.vjp(attend, query, key, value)
     return values, *pullback(gradient)
 
+  jitted = jax.jit(outputs, static_argnums=0)
   with pallas_tpu.force_tpu_interpret_mode():
-    found = outputs(splash.attention, *arrays)
+    found = jitted(splash.attention, *arrays)
   # Rounding a result to bfloat16 is an error of 2e-3.
-  expected = outputs(
+  expected = jitted(
       lambda *qkv: attention_lib.dot_product_attention(*qkv)[0],
       *(array.astype('float32') for array in arrays))
   for one, other in zip(found, expected):
@@ -47,12 +48,14 @@ def self_attention(attention):
 
 
 # Not through the encoder: its scan cannot contain Pallas's interpreter.
-@pytest.mark.parametrize('images', [2, 1])
+@pytest.mark.parametrize('images', [
+    2, pytest.param(1, marks=pytest.mark.slow)])
 def test_each_device_attends_to_its_images_and_heads(images):
   assert_same_when_split(self_attention('plain'), self_attention('splash'),
                          images=images)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not leaves.has(registry.MODELS['backbone']), reason='It groups heads.')
 def test_each_device_attends_to_its_images_and_groups_of_heads():
@@ -85,7 +88,9 @@ def assert_same_when_split(plain, kernel, *arguments, images):
       one, other, rtol=1e-3, atol=1e-5), found, expected)
 
 
-@pytest.mark.parametrize('remat', ['none', 'attention', 'full'])
+@pytest.mark.parametrize('remat', [
+    *(pytest.param(remat, marks=pytest.mark.slow)
+      for remat in ('none', 'attention')), 'full'])
 def test_a_sharded_model_lowers_for_tpus(remat):
   mesh = mesh_lib.build(
       mesh_lib.MeshConfig(data=2, fsdp=1, tensor=2), jax.devices()[:4])
