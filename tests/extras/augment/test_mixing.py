@@ -145,7 +145,7 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
 
 
 @pytest.mark.parametrize(('loss', 'label_sum'), [
-    ('softmax', 1), ('sigmoid', 3)])
+    ('softmax', 1), pytest.param('sigmoid', 3, marks=pytest.mark.slow)])
 def test_only_a_softmax_loss_mixes_distributions(tmp_path, loss, label_sum):
   table = pictures.write_table(
       tmp_path, 'label', [f'a|b|{name}' for name in 'cdef' * 2],

@@ -3,6 +3,7 @@
 import numpy as np
 import optax
 import optax.contrib
+import pytest
 
 from tests.optim import test_optimizers as common
 from vit_jax import optim
@@ -10,6 +11,7 @@ from vit_jax import tree
 from vit_jax.extras.optimizers import muon
 
 
+@pytest.mark.slow  # Compiles eight optimizers; tests/optim has quick ones.
 def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
   shapes = {'encoder': {'layers': {
       'qkv_kernel': (2, 6, 3, 2, 4),  # layers, width, q k v, heads, head_dim
