@@ -195,9 +195,8 @@ def test_stochastic_depth_drops_whole_images_and_keeps_the_expectation(params):
       kept, np.broadcast_to(plain / 0.7, kept.shape), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize('how', [{}, *(
-    pytest.param(how, marks=pytest.mark.slow)
-    for how in ({'unroll': 3}, {'remat': 'full'}))])
+@pytest.mark.parametrize('how', [{}, *(pytest.param(
+    x, marks=pytest.mark.slow) for x in ({'unroll': 3}, {'remat': 'full'}))])
 def test_capture_adds_layers_and_keeps_the_logits(params, how):
   plain = apply(params, section=how)
   outputs = apply(params, section=how, capture=True)

@@ -98,8 +98,7 @@ def test_views_depend_on_the_key_and_differ_from_each_other():
     assert pixels.min() >= 0 and pixels.max() <= 1 + 1e-6
     for i in range(1, pixels.shape[1]):
       assert not np.allclose(pixels[:, i], pixels[:, 0])
-  assert set(jax.eval_shape(jitted(num_local=0), PIXELS, KEY)) == {
-      'global_views'}
+  assert {*jax.eval_shape(jitted(num_local=0), PIXELS, KEY)} == {'global_views'}
 
 
 @pytest.mark.slow  # Compiles three pipelines.

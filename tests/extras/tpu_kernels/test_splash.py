@@ -15,10 +15,12 @@ from vit_jax.models import vit
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
+SLOW = pytest.mark.slow
+
 
 @pytest.mark.parametrize(('tokens', 'dtype', 'tolerance'), [
     (197, 'float32', 1e-5), (577, 'bfloat16', 4e-3),
-    pytest.param(1025, 'float32', 1e-5, marks=pytest.mark.slow)])
+    pytest.param(1025, 'float32', 1e-5, marks=SLOW)])
 def test_values_and_gradients_are_those_of_plain_attention(
     tokens, dtype, tolerance):
   rng = np.random.default_rng(0)
@@ -29,11 +31,11 @@ def test_values_and_gradients_are_those_of_plain_attention(
     values, pullback = jax.vjp(attend, query, key, value)
     return values, *pullback(gradient)
 
-  jitted = jax.jit(outputs, static_argnums=0)
+  outputs = jax.jit(outputs, static_argnums=0)
   with pallas_tpu.force_tpu_interpret_mode():
-    found = jitted(splash.attention, *arrays)
+    found = outputs(splash.attention, *arrays)
   # Rounding a result to bfloat16 is an error of 2e-3.
-  expected = jitted(
+  expected = outputs(
       lambda *qkv: attention_lib.dot_product_attention(*qkv)[0],
       *(array.astype('float32') for array in arrays))
   for one, other in zip(found, expected):
@@ -48,14 +50,13 @@ def self_attention(attention):
 
 
 # Not through the encoder: its scan cannot contain Pallas's interpreter.
-@pytest.mark.parametrize('images', [
-    2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('images', [2, pytest.param(1, marks=SLOW)])
 def test_each_device_attends_to_its_images_and_heads(images):
   assert_same_when_split(self_attention('plain'), self_attention('splash'),
                          images=images)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.skipif(
     not leaves.has(registry.MODELS['backbone']), reason='It groups heads.')
 def test_each_device_attends_to_its_images_and_groups_of_heads():
@@ -89,8 +90,7 @@ def assert_same_when_split(plain, kernel, *arguments, images):
 
 
 @pytest.mark.parametrize('remat', [
-    *(pytest.param(remat, marks=pytest.mark.slow)
-      for remat in ('none', 'attention')), 'full'])
+    'full', *(pytest.param(x, marks=SLOW) for x in ('none', 'attention'))])
 def test_a_sharded_model_lowers_for_tpus(remat):
   mesh = mesh_lib.build(
       mesh_lib.MeshConfig(data=2, fsdp=1, tensor=2), jax.devices()[:4])

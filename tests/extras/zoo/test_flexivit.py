@@ -34,8 +34,7 @@ def logits(model, flat, images):
 
 @pytest.mark.parametrize('settings', [
     {'registers': 2, 'position_cls': False},
-    pytest.param({}, marks=pytest.mark.slow),
-    pytest.param({'position': 'sincos'}, marks=pytest.mark.slow),
+    {}, pytest.param({'position': 'sincos'}, marks=pytest.mark.slow),
     {'rotary': {'reference': 4}, 'position': 'none', 'num_heads': 3}], ids=str)
 def test_another_patch_size_computes_what_resized_parameters_do(
     settings, patch=16):
@@ -157,11 +156,8 @@ def test_one_of_the_sizes_is_drawn_for_all_images():
 
 def test_evaluation_is_at_the_patch_size_of_the_model():
   model, params = vit()
-
-  def call(loss, inputs, *, train):
-    return jax.jit(functools.partial(loss, train=train))(
-        params, inputs, jax.random.key(0))
-
+  call = lambda loss, inputs, **options: jax.jit(functools.partial(
+      loss, **options))(params, inputs, jax.random.key(0))
   expected = call(loss_of(model, {'loss': 'softmax'}), batch(), train=False)
   for inputs, train in ((drawn(0), False), (batch(), True)):
     found = call(loss_of(model), inputs, train=train)

@@ -28,9 +28,6 @@ def without(arrays, *names):
   return {name: a for name, a in arrays.items() if name not in names}
 
 
-# ------------------------------------------------------------------- layouts
-
-
 def stacked(arrays):
   """Stacks the layers, as big_vision's scanned encoder does."""
   result, layers = {}, {}
@@ -62,6 +59,7 @@ TRANSFORMERS_4 = renamed(
     ('mlp.fc2', 'output.dense'), ('o_proj', 'output.dense'),
     ('q_proj', 'attention.query'), ('k_proj', 'attention.key'),
     ('v_proj', 'attention.value'))
+TORCH = {'gelu': 'exact', 'layer_norm_epsilon': 1e-12}
 BIG_VISION = renamed(
     ('Transformer/posembed_input/pos_embedding', 'pos_embedding'))
 
@@ -82,8 +80,7 @@ def with_axes(arrays):
     ('npz', with_optimizer, {}, {}),
     ('npz', lambda arrays: stacked(BIG_VISION(arrays)),
      {'pooling': 'attention'}, {}),
-    ('huggingface', TRANSFORMERS_4, {}, {
-        'gelu': 'exact', 'layer_norm_epsilon': 1e-12}),
+    ('huggingface', TRANSFORMERS_4, {}, TORCH),
     ('npz', dict, {'position_cls': False}, {}),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in [
         ('npz', stacked, {}, {}),
@@ -93,15 +90,12 @@ def with_axes(arrays):
         ('resnet', lambda arrays: under('params/', arrays),
          {**random_models.RESNET, 'backbone': {'depths': (1, 2), 'width': 32}},
          {}),
-        *((family, lambda arrays, state=state: {
-            **under(state, arrays), **arrays}, {}, implied)
+        *((family, lambda a, state=state: {**under(state, a), **a}, {}, implied)
           for family, state, implied in (
               ('npz', 'opt_state/0/mu/', {}), ('npz', 'opt/state/', {}),
               ('timm', 'optimizer.exp_avg.', {'gelu': 'exact'}))),
-        ('huggingface', renamed(('vit.', 'deit.')), {}, {
-            'gelu': 'exact', 'layer_norm_epsilon': 1e-12}),
+        ('huggingface', renamed(('vit.', 'deit.')), {}, TORCH),
         ('scratch', dict, {'final_norm': False}, {'layer_norm_epsilon': 1e-5}),
-        # Settings that are inferred from shapes.
         *(('npz', dict, settings, {}) for settings in (
             {'pooling': 'average'}, {'num_classes': 0}, {'qkv_bias': False}))])
 ])
@@ -134,9 +128,6 @@ def test_the_unused_pooler_of_a_classifier_is_ignored(tmp_path):
   loaded = load('huggingface', arrays, tmp_path)
   assert not loaded.config.representation_layer
   assert any('vit.pooler.dense.weight' in note for note in loaded.notes)
-
-
-# ------------------------------------------------------ settings and overrides
 
 
 def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
@@ -210,11 +201,11 @@ def test_settings_that_no_array_shows_are_needed(
 
 
 @pytest.mark.parametrize(('overrides', 'words'), [
-    *((change, 'expected .*, found ') for change in (
-        {'variant': 'Ti/16'}, {'num_heads': 4}, {'pooling': 'attention'})),
+    ({'variant': 'Ti/16'}, 'expected .*, found '),
     *(pytest.param(change, 'expected .*, found ', marks=pytest.mark.slow)
       for change in (
-          {'patch': 16}, {'depth': 4}, {'num_classes': 3}, {'qkv_bias': False},
+          {'num_heads': 4}, {'pooling': 'attention'}, {'patch': 16},
+          {'depth': 4}, {'num_classes': 3}, {'qkv_bias': False},
           {'layer_scale': 0.1}, {'position': 'none'},
           {'backbone': {'depths': (3, 4, 9)}})),
     ({'variant': 'R50x1'}, "expected 'resnet', found the arrays of a vit"),
@@ -224,9 +215,6 @@ def test_an_override_that_contradicts_the_arrays_is_an_error(
     overrides, words, tmp_path):
   with pytest.raises(ValueError, match=words):
     load('npz', zoo_models.arrays('npz'), tmp_path, **overrides)
-
-
-# ------------------------------------------------ missing and wrong arrays
 
 
 @pytest.mark.parametrize(('change', 'words'), [
@@ -316,9 +304,6 @@ def test_a_distilled_model_needs_both_heads(family, head, tmp_path):
     load(family, without(arrays, f'{head}.weight', f'{head}.bias'), tmp_path)
 
 
-# --------------------------------------------------------------- two copies
-
-
 @pytest.mark.parametrize(('family', 'prefixes'), [
     *(pytest.param(*case, marks=pytest.mark.slow) for case in [
         ('npz', ('', 'ema/')), ('timm', ('model.', 'model_ema.'))]),
@@ -384,9 +369,6 @@ def test_the_only_model_that_is_complete_is_taken(tmp_path):
   assert 'under teacher.)' in loaded.summary[0]
 
 
-# ---------------------------------------------- grids of position embeddings
-
-
 # 4x4 patches are as many as 3x3, a class token and 6 registers.
 AMBIGUOUS = '16 position .*registers: 6.* is 3x3 or 4x4'
 
@@ -412,9 +394,7 @@ def test_a_grid_that_is_not_square_or_ambiguous_needs_the_image_size(
 
 
 @pytest.mark.parametrize(('settings', 'resolution', 'given'), [
-    pytest.param({}, (32, 32), {}, marks=pytest.mark.slow),
-    pytest.param(
-        {'pooling': 'average'}, (32, 32), {}, marks=pytest.mark.slow),
+    ({}, (32, 32), {}), ({'pooling': 'average'}, (32, 32), {}),
     ({'position_at': 'shared'}, (16, 40), {'resolution': (16, 40)})])
 def test_the_grid_of_relative_positions_is_inferred(
     settings, resolution, given, tmp_path):

@@ -16,9 +16,8 @@ FILES = sorted(path.stem for path in GOLDEN.glob('*.npz'))
 MODERN = sorted(f'{path.parent.name}/{path.stem}' for path in (
     *GOLDEN.glob('modern/*.npz'), *GOLDEN.glob('toys/*.npz')))
 HUGGINGFACE = sorted(path.stem for path in GOLDEN.glob('huggingface/*.npz'))
-QUICK = ('beit_base_patch16_224', 'radio_v3', 'sapiens2',
-         'dpwee_patch16_reg1_gap_256', 'hf-beit', 'hf-clip', 'dinov3_vit',
-         'siglip2', 'aimv2')
+QUICK = ('beit_base_patch16_224', 'radio_v3', 'sapiens2', 'hf-beit', 'hf-clip',
+         'dpwee_patch16_reg1_gap_256', 'dinov3_vit', 'siglip2')
 SLOW = pytest.mark.slow
 
 
@@ -82,8 +81,7 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
 
 
 @pytest.mark.parametrize('name', [pytest.param(
-    name, marks=[SLOW] * (  # Full size.
-        name.startswith('modern') or not name.endswith(QUICK))
+    name, marks=[SLOW] * (name.startswith('modern') or not name.endswith(QUICK))
     + [pytest.mark.large] * any(size in name for size in (
         'modern/timm-vit_base', 'medium', 'large', 'so150m')))
                                   for name in MODERN])

@@ -104,10 +104,8 @@ ONLY_ORBAX = {
     'positions in every layer', 'axial', 'grouped queries',
     'rotary registers', 'tokens and their average', 'tokens and registers'}
 WITHOUT_SCALE = 'differential, parallel'  # timm's have a layer scale.
-QUICK = {
-    'plain', 'no classes', 'settings that no array shows', 'registers',
-    'norm after pooling', 'attention pooling', 'grouped queries', 'DINOv3',
-    'Perception Encoder', 'BEiT', 'AIMv2', 'paired'}
+QUICK = {'plain', 'no classes', 'settings that no array shows', 'registers',
+         'attention pooling', 'grouped queries', 'DINOv3', 'BEiT', 'AIMv2'}
 REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX - {'sine-cosine positions'}, 'parallel',

@@ -111,9 +111,9 @@ def test_the_loss_of_masked_patches_is_over_corrupted_ones():
     *(pytest.param(section, marks=pytest.mark.slow) for section in (
         {'position': 'factorized', 'representation_layer': True, 'patch': 1,
          'backbone': {'depths': (1,), 'width': 32}}, {'stem_norm': 'patches'},
-        RELATIVE, {**RELATIVE, 'position': 'relative_mlp'},
-        {'position': 'relative_2d', 'layer_scale': 0.1, 'pooling': 'average',
-         'pool_norm': True, 'final_norm': False}))], ids=str)
+        RELATIVE, {**RELATIVE, 'position': 'relative_mlp'}, {
+            'position': 'relative_2d', 'layer_scale': 0.1, 'pool_norm': True,
+            'pooling': 'average', 'final_norm': False}))], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
   pytest.importorskip(
       'tests.extras.optimizers.test_layer_decay',
