@@ -53,7 +53,6 @@ def loss_and_gradients(model, params, *, train=False, images=IMAGES):
 RANDOM = {'dropout': 0.2, 'attention_dropout': 0.2, 'stochastic_depth': 0.3}
 COMPILED = [{'unroll': 2}, {'remat': 'attention'}, {'remat': 'dots'},
             {'remat': 'full'}, {'remat': 'attention', 'unroll': 3}]
-QUICK = COMPILED[0], COMPILED[-1]
 
 
 # With dropout of attention weights, no form would recompute them.
@@ -66,7 +65,7 @@ def scanned(params):
 
 
 @pytest.mark.parametrize('how', [
-    pytest.param(how, marks=[pytest.mark.slow] * (how not in QUICK))
+    pytest.param(how, marks=[pytest.mark.slow] * (how != COMPILED[-1]))
     for how in COMPILED], ids=str)
 def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
   outputs, grads = scanned
@@ -76,6 +75,7 @@ def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
   assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(grads))
 
 
+@pytest.mark.slow
 def test_unroll_and_remat_do_not_change_the_parameters():
   def boxed(model):
     return jax.jit(
@@ -195,7 +195,8 @@ def test_stochastic_depth_drops_whole_images_and_keeps_the_expectation(params):
       kept, np.broadcast_to(plain / 0.7, kept.shape), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize('how', [{}, {'unroll': 3}, {'remat': 'full'}])
+@pytest.mark.parametrize('how', [{}, *(pytest.param(
+    x, marks=pytest.mark.slow) for x in ({'unroll': 3}, {'remat': 'full'}))])
 def test_capture_adds_layers_and_keeps_the_logits(params, how):
   plain = apply(params, section=how)
   outputs = apply(params, section=how, capture=True)

@@ -10,7 +10,7 @@ from tests import random_models
 from vit_jax.models import factory
 from vit_jax.models import masked_patch
 
-SECTION = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4,
+SECTION = {'width': 16, 'depth': 1, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4,
            'num_classes': 5}
 IMAGES = jnp.asarray(
     np.random.default_rng(0).normal(size=(2, 8, 8, 3)), jnp.float32)

@@ -20,7 +20,7 @@ BIT = {'width': 32, 'preactivation': True, 'group_norm_epsilon': 1e-5,
 TINY = {'post': {'width': 32, 'depths': [2, 1]},
         'pre': {**BIT, 'depths': [1, 3]},
         'root': {'width': 32, 'depths': []}}
-VIT = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 3, 'patch': 1}
+VIT = {'width': 12, 'depth': 1, 'mlp_dim': 20, 'num_heads': 3, 'patch': 1}
 
 
 def build(kind, *, image=(32, 32, 3), backbone=None, **section):
@@ -141,7 +141,7 @@ def apply(model, params, images, **kwargs):
 # Odd sizes, where the two kinds of padding differ most.
 @pytest.mark.parametrize('kind', ['post', 'pre'])
 @pytest.mark.parametrize('image, backbone', [
-    ((16, 16, 3), {}),
+    pytest.param((16, 16, 3), {}, marks=pytest.mark.slow),
     ((21, 13, 2), {'group_norm_epsilon': 0.3, 'std_epsilon': 0.2,
                    'variance_epsilon': 0.1})], ids=['published', 'large'])
 def test_forward_pass_follows_the_definition(kind, image, backbone):
@@ -168,6 +168,7 @@ def scanned():
       units(), params, images=images)
 
 
+@pytest.mark.slow  # The forward pass of scanned units is compared above.
 @pytest.mark.parametrize('how', [
     {'unroll': 99}, {'remat': 'dots'}, {'remat': 'full'}], ids=str)
 def test_scanned_unrolled_and_remat_are_one_computation(scanned, how):
@@ -182,7 +183,7 @@ def test_scanned_unrolled_and_remat_are_one_computation(scanned, how):
 
 def residuals(remat):
   """Returns the number of elements saved for the backward pass."""
-  model, params = build('pre', remat=remat)
+  model, params = build('pre', remat=remat, backbone={'depths': [2]})
   images = random_images(1, 32, 32, 3)
   saved = jax.eval_shape(lambda p: jax.vjp(
       lambda p: model.apply({'params': p}, images)['logits'], p)[1], params)
@@ -221,7 +222,8 @@ def test_grid_is_the_shape_of_the_feature_map(kind, image):
   assert outputs['tokens'].shape[1] == 1 + rows * columns
 
 
-@pytest.mark.parametrize('kind, patch', [('post', 2), ('root', 4)])
+@pytest.mark.parametrize('kind, patch', [
+    pytest.param('post', 2, marks=pytest.mark.slow), ('root', 4)])
 def test_hybrid_is_a_vit_on_the_feature_map(kind, patch):
   section = {**VIT, 'patch': patch}
   hybrid = factory.build(

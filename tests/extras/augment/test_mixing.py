@@ -51,8 +51,7 @@ def test_labels_are_unchanged_without_mixing_and_in_evaluation(alpha, train):
 
 
 @pytest.mark.parametrize('settings', [
-    {'mixup': 1.0}, {'cutmix': 1.0},
-    {'mixup': 1.0, 'cutmix': 1.0}])
+    {'mixup': 1.0}, {'cutmix': 1.0}, {'mixup': 1.0, 'cutmix': 1.0}])
 def test_soft_labels_sum_to_one_and_match_the_image(settings):
   result = _run(_batch(), 0, **settings)
   np.testing.assert_allclose(result['label'].sum(-1), 1, rtol=1e-6)
@@ -89,7 +88,8 @@ def test_each_batch_gets_either_mixup_or_cutmix():
   assert is_whole == {True, False}
 
 
-@pytest.mark.parametrize('settings', [{'mixup': 1.0}, {'cutmix': 1.0}])
+@pytest.mark.parametrize('settings', [
+    pytest.param({'mixup': 1.0}, marks=pytest.mark.slow), {'cutmix': 1.0}])
 def test_k_hot_labels_are_blended_like_images(settings):
   # Image i has classes i and i + 1, the last one only class 7.
   listed = np.stack([np.arange(8), np.arange(1, 9)], 1).astype(np.int32)
@@ -102,7 +102,8 @@ def test_k_hot_labels_are_blended_like_images(settings):
     np.testing.assert_allclose(result['label'], own @ dense, atol=1e-6)
 
 
-@pytest.mark.parametrize('settings', [{'mixup': 1.0}, {'cutmix': 1.0}])
+@pytest.mark.parametrize('settings', [
+    {'mixup': 1.0}, pytest.param({'cutmix': 1.0}, marks=pytest.mark.slow)])
 def test_softmax_losses_of_k_hot_labels_are_mixed_by_the_weights_of_images(
     settings):
   listed = np.full((8, 3), -1, np.int32)
@@ -129,7 +130,7 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
   config = data.measured(
       data.parse({'resolution': 8, 'mixup': 0.5}), dataset)
   (batch,) = data.eval_batches(config, dataset, batch_size=20)
-  prepare = data.prepare(config, dataset)
+  prepare = jax.jit(data.prepare(config, dataset), static_argnames='train')
   mixed = prepare(batch, jax.random.key(1), train=True)
   label = batch['label']
   partner = np.roll(label, 1, axis=0)
@@ -144,7 +145,7 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
 
 
 @pytest.mark.parametrize(('loss', 'label_sum'), [
-    ('softmax', 1), ('sigmoid', 3)])
+    ('softmax', 1), pytest.param('sigmoid', 3, marks=pytest.mark.slow)])
 def test_only_a_softmax_loss_mixes_distributions(tmp_path, loss, label_sum):
   table = pictures.write_table(
       tmp_path, 'label', [f'a|b|{name}' for name in 'cdef' * 2],
@@ -154,7 +155,7 @@ def test_only_a_softmax_loss_mixes_distributions(tmp_path, loss, label_sum):
             'table': {'separator': '|'}}, objective={
           'name': 'supervised', 'loss': loss}, evals={})
   batches = built.batches(start_step=0)
-  label = built.prepare(next(batches), jax.random.key(0))['label']
+  label = jax.jit(built.prepare)(next(batches), jax.random.key(0))['label']
   batches.close()
   assert ((label > 0) & (label < 1)).any()
   np.testing.assert_allclose(label.sum(-1), label_sum, rtol=1e-5)

@@ -39,6 +39,7 @@ def test_findings_are_in_every_format_and_fail_only_with_strict(
   assert _check(photos, '--strict') == 1
 
 
+@pytest.mark.slow
 def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   table = pictures.write_table(
       tmp_path, 'breed,note', [f'{name},x' for name in 'ab' * 6], side=16)

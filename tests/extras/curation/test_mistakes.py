@@ -39,7 +39,8 @@ def rows_of(path):
   return list(csv.DictReader(pathlib.Path(path).read_text().splitlines()))
 
 
-@pytest.mark.parametrize('given', ['images', '.', './images/test'])
+@pytest.mark.parametrize('given', ['images', *(pytest.param(
+    path, marks=pytest.mark.slow) for path in ('.', './images/test'))])
 def test_class_folders_are_labels_and_mistakes_are_listed_by_confidence(
     given, capsys):
   assert predict(given, '--output=p.csv', '--mistakes=m.csv') == 0

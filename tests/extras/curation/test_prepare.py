@@ -253,6 +253,7 @@ def test_numbers_and_several_labels_of_a_table_are_preserved(
       assert there.targets == tuple(head.split(','))
 
 
+@pytest.mark.slow
 def test_beam_writes_the_same_files(folder, tmp_path):
   pytest.importorskip('apache_beam')
   contents = []

@@ -52,7 +52,7 @@ def test_sigreg_equals_the_closed_form(scale):
   mask = np.r_[np.ones(17), np.zeros(3)]
   expected = np.mean([epps_pulley(z[:17, view] @ directions[:, a])
                       for view in range(2) for a in range(5)])
-  found = lejepa.sigreg(
+  found = jax.jit(lejepa.sigreg)(
       jnp.asarray(np.where(mask[:, None, None], z, 0), jnp.float32),
       jnp.asarray(mask, jnp.float32), jnp.asarray(directions, jnp.float32))
   assert float(found) == pytest.approx(expected, rel=2e-3)
@@ -60,26 +60,28 @@ def test_sigreg_equals_the_closed_form(scale):
 
 def test_loss_combines_the_distance_to_the_global_views_and_sigreg():
   objective, _, _ = build(weight=0.2)
+  compare = jax.jit(objective.compare)
   z = RNG.normal(size=(4, 5, 4)).astype(np.float32)
-  loss, measures = objective.compare(jnp.asarray(z), jnp.ones(4), KEY)
+  loss, measures = compare(jnp.asarray(z), jnp.ones(4), KEY)
   distance = np.square(z - z[:, :2].mean(1, keepdims=True)).mean((1, 2))
   np.testing.assert_allclose(measures['prediction'], distance, rtol=1e-5)
   np.testing.assert_allclose(
       loss, 0.8 * distance + 0.2 * measures['sigreg'], rtol=1e-5)
   assert set(measures) == set(objective.metrics)
   # Directions have length 1 and change with the key.
-  collapsed, _ = objective.compare(jnp.zeros((4, 5, 4)), jnp.ones(4), KEY)
+  collapsed, _ = compare(jnp.zeros((4, 5, 4)), jnp.ones(4), KEY)
   np.testing.assert_allclose(
       collapsed, 0.2 * epps_pulley(np.zeros(4)), rtol=2e-3)
-  other, _ = objective.compare(jnp.asarray(z), jnp.ones(4), jax.random.key(4))
+  other, _ = compare(jnp.asarray(z), jnp.ones(4), jax.random.key(4))
   assert not np.allclose(other, loss)
 
 
 def test_padding_has_no_effect():
   objective, _, _ = build()
   z = jnp.asarray(RNG.normal(size=(4, 5, 4)), jnp.float32)
-  expected, _ = objective.compare(z[:3], jnp.ones(3), KEY)
-  found, _ = objective.compare(
+  compare = jax.jit(objective.compare)
+  expected, _ = compare(z[:3], jnp.ones(3), KEY)
+  found, _ = compare(
       z.at[3].set(jnp.nan), jnp.asarray([1., 1, 1, 0]), KEY)
   np.testing.assert_allclose(found[:3], expected, rtol=1e-5)
 
@@ -90,24 +92,27 @@ def test_embeddings_are_those_of_each_view():
   drawn = jax.jit(objective.draw)(BATCH['image'], KEY)
   found = jax.jit(objective.embed)(params, {**BATCH, **drawn}, KEY)
   assert found.shape == (4, 5, 4)
-  for number, (name, grid) in enumerate(
-      [('global_views', (4, 4)), ('local_views', (2, 2))]):
-    config = factory.parse({**SECTION, 'num_classes': 5})
-    apply = jax.jit(factory.build(config, num_classes=5).apply)
+  vit = factory.build(factory.parse(SECTION), num_classes=5)
+
+  def embed(params, images, grid):
     own = {**{k: v for k, v in params.items() if k != 'projector'},
            'positions': positions_lib.resize_positions(
                params['positions'], old_grid=(4, 4), new_grid=grid,
                method='bilinear')}
+    hidden = vit.apply({'params': own}, images)['representation']
+    for layer in ('first', 'second'):
+      weights = params['projector'][layer]
+      hidden = nn.gelu(hidden @ weights['kernel'] + weights['bias'])
+    out = params['projector']['out']
+    return hidden @ out['kernel'] + out['bias']
+
+  embed = jax.jit(embed, static_argnums=2)
+  for number, (name, grid) in enumerate(
+      [('global_views', (4, 4)), ('local_views', (2, 2))]):
     for view in range(2):
-      outputs = apply({'params': own}, drawn[name][:, view])
-      hidden = outputs['representation']
-      for layer in ('first', 'second'):
-        weights = params['projector'][layer]
-        hidden = nn.gelu(hidden @ weights['kernel'] + weights['bias'])
-      out = params['projector']['out']
       np.testing.assert_allclose(
-          found[:, 2 * number + view], hidden @ out['kernel'] + out['bias'],
-          rtol=2e-3, atol=1e-4)
+          found[:, 2 * number + view],
+          embed(params, drawn[name][:, view], grid), rtol=2e-3, atol=1e-4)
   # Without views, the model is the ViT.
   outputs = jax.eval_shape(module.apply, {'params': params}, BATCH['image'])
   assert outputs['logits'].shape == (4, 5)

@@ -1,5 +1,7 @@
 """Random views against Pillow and by their properties."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,11 +17,14 @@ KEY = jax.random.key(1)
 PLAIN = {'flip': 0.0, 'jitter_probability': 0.0, 'grayscale': 0.0}
 
 
-def draw(images=PIXELS, key=KEY, **settings):
-  config = views_lib.ViewsConfig(
-      **{'local_size': 8, 'num_local': 3, **settings})
-  return jax.device_get(jax.jit(lambda x: views_lib.draw(
-      config, x, key))(images))
+@functools.cache
+def jitted(**settings):
+  return jax.jit(functools.partial(views_lib.draw, views_lib.ViewsConfig(
+      **{'local_size': 8, 'num_local': 3, **settings})))
+
+
+def draw(key=KEY, **settings):
+  return jax.device_get(jitted(**settings)(PIXELS, key))
 
 
 def test_crops_are_those_of_pillow():
@@ -60,7 +65,7 @@ def test_colours_change_as_in_pillow(factors):
   brightness, contrast, saturation = factors
   luma = jnp.broadcast_to(jnp.asarray(views_lib.LUMA), (3, 3))
   matrix = saturation * jnp.eye(3) + (1 - saturation) * luma
-  found = views_lib.change_colours(
+  found = jax.jit(views_lib.change_colours)(
       PIXELS[:, None], jnp.broadcast_to(
           jnp.asarray(factors[:2], jnp.float32), (2, 1, 2)),
       jnp.broadcast_to(matrix, (2, 1, 3, 3)))
@@ -93,9 +98,10 @@ def test_views_depend_on_the_key_and_differ_from_each_other():
     assert pixels.min() >= 0 and pixels.max() <= 1 + 1e-6
     for i in range(1, pixels.shape[1]):
       assert not np.allclose(pixels[:, i], pixels[:, 0])
-  assert set(draw(num_local=0)) == {'global_views'}
+  assert {*jax.eval_shape(jitted(num_local=0), PIXELS, KEY)} == {'global_views'}
 
 
+@pytest.mark.slow  # Compiles three pipelines.
 def test_probabilities_of_one_change_every_view():
   grey = draw(grayscale=1.0)['local_views']
   np.testing.assert_allclose(grey, grey[..., :1].repeat(3, -1), atol=1e-5)

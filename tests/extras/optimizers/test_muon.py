@@ -3,6 +3,7 @@
 import numpy as np
 import optax
 import optax.contrib
+import pytest
 
 from tests.optim import test_optimizers as common
 from vit_jax import optim
@@ -10,6 +11,7 @@ from vit_jax import tree
 from vit_jax.extras.optimizers import muon
 
 
+@pytest.mark.slow  # Compiles eight optimizers; tests/optim has quick ones.
 def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
   shapes = {'encoder': {'layers': {
       'qkv_kernel': (2, 6, 3, 2, 4),  # layers, width, q k v, heads, head_dim
@@ -38,25 +40,25 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
   got = common.run(optimizer, params, grads)
 
   def alone(values, *steps):
-    by_name = [tree.flatten(leaves) for leaves in (params, *grads)]
-    start, *rest = ({'it': values(leaves)} for leaves in by_name)
+    start, *rest = (values(tree.flatten(x)) for x in (params, *grads))
     tx = optax.chain(*steps, optax.scale_by_learning_rate(optimizer.schedule))
     return common.run(
-        optim.Optimizer(tx, optimizer.schedule, None), start, rest)['it']
+        optim.Optimizer(tx, optimizer.schedule, None), start, rest)
 
   for name, matrices in as_matrices.items():
-    for i, matrix in enumerate(matrices(got[name])):
-      want = alone(
-          lambda leaves: matrices(leaves[name])[i],  # noqa: B023
-          optax.contrib.scale_by_muon(beta=0.95, weight_dimension_numbers={
-              'it': optax.contrib.MuonDimensionNumbers((0,), (1,))}),
-          optax.scale(0.2 * max(matrix.shape) ** 0.5))
+    found = matrices(got[name])
+    want = alone(
+        lambda leaves: dict(enumerate(matrices(leaves[name]))),  # noqa: B023
+        optax.contrib.scale_by_muon(beta=0.95, weight_dimension_numbers={
+            i: optax.contrib.MuonDimensionNumbers((0,), (1,))
+            for i in range(len(found))}),
+        optax.scale(0.2 * max(found.shape[1:]) ** 0.5))
+    for i, matrix in enumerate(found):
       np.testing.assert_allclose(
-          matrix, want, rtol=1e-3, atol=1e-4, err_msg=name)
-  np.testing.assert_allclose(
-      got['head/kernel'],
-      alone(lambda leaves: leaves['head/kernel'], optax.scale_by_adam()),
-      rtol=1e-6)
+          matrix, want[str(i)], rtol=1e-3, atol=1e-4, err_msg=name)
+  head = alone(lambda leaves: {'it': leaves['head/kernel']},
+               optax.scale_by_adam())['it']
+  np.testing.assert_allclose(got['head/kernel'], head, rtol=1e-6)
 
 
 def test_the_default_matrices_may_match_nothing():

@@ -172,6 +172,7 @@ def test_a_config_is_counted_without_its_data(tmp_path, capsys):
   assert 'an assumption: see --utilisation' in output
 
 
+@pytest.mark.slow
 def test_each_stage_has_a_row(tmp_path, capsys):
   written, output = count(tmp_path, capsys, f'--config={QUICKSTART}',
                           '--config.mesh.fsdp=64')

@@ -57,12 +57,14 @@ def test_memory_is_the_sum_of_shapes(scanned):
   assert memory.fraction == memory.total_bytes / memory.capacity_bytes
 
 
+@pytest.mark.slow  # Compiles a step without loops.
 def test_flops_agree_with_xla(scanned, unrolled):
   # XLA also counts elementwise operations.
   assert unrolled.cost_analysis()['flops'] == pytest.approx(
       scanned.flops, rel=0.08)
 
 
+@pytest.mark.slow
 def test_traffic_agrees_with_xla_and_counts_loops(scanned, unrolled):
   traffic = memory_traffic.count(unrolled.as_text())
   assert unrolled.cost_analysis()['bytes accessed'] == pytest.approx(

@@ -1,5 +1,6 @@
 """The decoder, the loss of pixels against NumPy, and what both need."""
 
+import functools
 import re
 
 import jax
@@ -28,19 +29,24 @@ def build(classes=5, **decoder):
       module, IMAGES, scale=0.3, seed=1))
 
 
+def apply(module, params, **options):
+  return jax.jit(functools.partial(module.apply, **options))(
+      {'params': params}, IMAGES)
+
+
 @pytest.mark.parametrize(('decoder', 'shape'), [
     ({}, (8, 12)), ({'cells': 1}, (2, 3)), ({'widths': [6, 4], 'cells': 1},
                                             (8, 12)),
     ({'widths': [6], 'cells': 3, 'layers': [1, 3]}, (12, 18))])
 def test_logits_have_the_resolution_of_the_decoder(decoder, shape):
   module, params = build(**decoder)
-  assert module.apply({'params': params}, IMAGES)['logits'].shape == (
-      2, *shape, 5)
+  outputs = jax.eval_shape(module.apply, {'params': params}, IMAGES)
+  assert outputs['logits'].shape == (2, *shape, 5)
 
 
 def test_a_linear_decoder_is_a_product_of_each_token():
   module, params = build(cells=2)
-  outputs = module.apply({'params': params}, IMAGES)
+  outputs = apply(module, params)
   tokens = np.asarray(outputs['tokens'])[:, 1:].reshape(2, 2, 3, 8)
   dense = params['head']['dense']
   for row, column, i, j in ((0, 2, 1, 0), (1, 1, 0, 1)):
@@ -52,16 +58,16 @@ def test_a_linear_decoder_is_a_product_of_each_token():
 
 def test_layers_are_those_of_the_config():
   module, params = build(cells=1, layers=[2])
-  tokens = module.apply(
-      {'params': params}, IMAGES, capture=True)['layers']['after_mlp'][1][:, 1:]
+  outputs = apply(module, params, capture=True)
+  tokens = np.asarray(outputs['layers']['after_mlp'][1])[:, 1:]
   centred = tokens - tokens.mean(-1, keepdims=True)
-  normed = centred / jnp.sqrt(tokens.var(-1, keepdims=True) + 1e-6)
-  head = params['head']
+  normed = centred / np.sqrt(tokens.var(-1, keepdims=True) + 1e-6)
+  head = jax.tree.map(np.asarray, params['head'])
   normed = normed * head['norm_of_layer_2']['scale'] + head[
       'norm_of_layer_2']['bias']
   expected = normed @ head['dense']['kernel'][:, 0, 0] + head['dense']['bias']
   np.testing.assert_allclose(
-      module.apply({'params': params}, IMAGES)['logits'].reshape(2, 6, 5),
+      apply(module, params)['logits'].reshape(2, 6, 5),
       expected.reshape(2, 6, 5), rtol=1e-4, atol=1e-4)
 
 
@@ -101,8 +107,8 @@ def example(seed=0):
 @pytest.mark.parametrize('weights', [(), (0.5, 0.0, 2.0, 1.0)])
 def test_the_loss_is_the_weighted_mean_over_pixels_with_a_class(weights):
   logits, labels = example()
-  loss, metrics = jax.device_get(
-      segmentation.pixel_loss(logits, labels, weights=weights))
+  loss, metrics = jax.device_get(jax.jit(functools.partial(
+      segmentation.pixel_loss, weights=weights))(logits, labels))
   logits, labels = np.asarray(logits), np.asarray(labels)
   for i in range(2):
     known = labels[i] != mask_reader.IGNORED
@@ -118,8 +124,8 @@ def test_the_loss_is_the_weighted_mean_over_pixels_with_a_class(weights):
 
 def test_pixels_without_a_class_have_no_gradient():
   logits, labels = example()
-  gradient = jax.grad(lambda x: segmentation.pixel_loss(x, labels)[0].sum())(
-      logits)
+  gradient = jax.jit(jax.grad(
+      lambda x: segmentation.pixel_loss(x, labels)[0].sum()))(logits)
   assert np.isfinite(gradient).all()
   np.testing.assert_array_equal(
       np.abs(gradient).sum(-1) > 0, labels != mask_reader.IGNORED)
@@ -128,10 +134,10 @@ def test_pixels_without_a_class_have_no_gradient():
 def test_logits_are_interpolated_to_the_mask():
   logits, _ = example()
   labels = jnp.zeros((3, 12, 16), jnp.uint8)
-  loss, _ = segmentation.pixel_loss(logits, labels)
+  pixel_loss = jax.jit(segmentation.pixel_loss)
   fine = jax.image.resize(logits, (3, 12, 16, 4), 'bilinear')
-  np.testing.assert_allclose(
-      loss, segmentation.pixel_loss(fine, labels)[0], rtol=1e-5)
+  np.testing.assert_allclose(*(
+      pixel_loss(each, labels)[0] for each in (logits, fine)), rtol=1e-5)
 
 
 @pytest.mark.parametrize(('section', 'words'), [

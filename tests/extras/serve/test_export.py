@@ -78,10 +78,10 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 
 
 @pytest.mark.parametrize(('name', 'form'), [
-    *((name, 'jax') for name in ('resnet', 'decoder', 'no head')),
+    ('decoder', 'jax'),
     *(pytest.param(name, 'jax', marks=pytest.mark.slow) for name in (
-        'grouped', 'rotary registers', 'differential, paired', 'relative',
-        'relative, shared')),
+        'resnet', 'no head', 'grouped', 'rotary registers',
+        'differential, paired', 'relative', 'relative, shared')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
   need(form)
@@ -96,6 +96,7 @@ def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
         atol=1e-3, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('form', ['jax', 'onnx'])
 def test_large_models_become_a_folder_with_separate_weights(
     tmp_path, monkeypatch, caplog, form):

@@ -272,7 +272,9 @@ def decoder(modules):
   made.close()
 
 
-@pytest.mark.parametrize('name', CRAFTED)
+@pytest.mark.parametrize('name', [
+    pytest.param(name, marks=[pytest.mark.slow] * name.startswith('gif'))
+    for name in CRAFTED])
 def test_crafted_images_cost_at_most_five_seconds(decoder, name):
   data, is_image = CRAFTED[name]
   start = time.monotonic()

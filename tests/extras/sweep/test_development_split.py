@@ -70,9 +70,10 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
 @pytest.mark.parametrize(('train', 'name', 'split', 'words'), [
     ('train', 'dev', 'test', "'test' of the final evaluator 'test'"),
     ('train[:80%]', 'dev', 'train[80%:]+test[7:8]', "final evaluator 'test'"),
-    ('train[:80%]', 'dev', 'train[79%:]', "'train[:80%]' of the training"),
     ('train[:50%]+train[60%:]', 'dev', 'train[50%:61%]', 'of the training'),
-    ('train', 'test', 'test', 'no evaluator for the final runs'),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ('train[:80%]', 'dev', 'train[79%:]', "'train[:80%]' of the training"),
+        ('train', 'test', 'test', 'no evaluator for the final runs'))),
 ])
 def test_development_examples_must_not_be_trained_or_reported_on(
     file, tmp_path, training, train, name, split, words):
@@ -84,7 +85,8 @@ def test_development_examples_must_not_be_trained_or_reported_on(
   assert not training.names and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize('name', ['minival', 'val'])
+@pytest.mark.parametrize('name', [
+    'minival', pytest.param('val', marks=pytest.mark.slow)])
 def test_evaluators_of_the_selection_are_not_reported(
     file, tmp_path, training, name):
   selection = {name: {'split': 'train[80%:]'}}

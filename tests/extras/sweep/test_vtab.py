@@ -133,6 +133,7 @@ def test_tasks_are_trained_on_1000_images_and_tested_on_all(tiny_vtab):
         config.data, split=config.evals['test'].split)) == images
 
 
+@pytest.mark.slow
 def test_missing_data_is_listed_before_training(tiny_vtab, tmp_path, capsys):
   assert run(tmp_path / 'work', tiny_vtab, tasks=()) == (2, None)
   error = capsys.readouterr().err
@@ -141,6 +142,7 @@ def test_missing_data_is_listed_before_training(tiny_vtab, tmp_path, capsys):
   assert not (tmp_path / 'work').exists()
 
 
+@pytest.mark.slow
 def test_a_mean_of_some_tasks_is_marked_and_tasks_can_be_added_later(
     tiny_vtab, tmp_path, capsys, training):
   def means(result):

@@ -15,10 +15,12 @@ from vit_jax.models import vit
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
+SLOW = pytest.mark.slow
+
 
 @pytest.mark.parametrize(('tokens', 'dtype', 'tolerance'), [
     (197, 'float32', 1e-5), (577, 'bfloat16', 4e-3),
-    pytest.param(1025, 'float32', 1e-5, marks=pytest.mark.slow)])
+    pytest.param(1025, 'float32', 1e-5, marks=SLOW)])
 def test_values_and_gradients_are_those_of_plain_attention(
     tokens, dtype, tolerance):
   rng = np.random.default_rng(0)
@@ -29,6 +31,7 @@ def test_values_and_gradients_are_those_of_plain_attention(
     values, pullback = jax.vjp(attend, query, key, value)
     return values, *pullback(gradient)
 
+  outputs = jax.jit(outputs, static_argnums=0)
   with pallas_tpu.force_tpu_interpret_mode():
     found = outputs(splash.attention, *arrays)
   # Rounding a result to bfloat16 is an error of 2e-3.
@@ -47,12 +50,13 @@ def self_attention(attention):
 
 
 # Not through the encoder: its scan cannot contain Pallas's interpreter.
-@pytest.mark.parametrize('images', [2, 1])
+@pytest.mark.parametrize('images', [2, pytest.param(1, marks=SLOW)])
 def test_each_device_attends_to_its_images_and_heads(images):
   assert_same_when_split(self_attention('plain'), self_attention('splash'),
                          images=images)
 
 
+@SLOW
 @pytest.mark.skipif(
     not leaves.has(registry.MODELS['backbone']), reason='It groups heads.')
 def test_each_device_attends_to_its_images_and_groups_of_heads():
@@ -85,7 +89,8 @@ def assert_same_when_split(plain, kernel, *arguments, images):
       one, other, rtol=1e-3, atol=1e-5), found, expected)
 
 
-@pytest.mark.parametrize('remat', ['none', 'attention', 'full'])
+@pytest.mark.parametrize('remat', [
+    'full', *(pytest.param(x, marks=SLOW) for x in ('none', 'attention'))])
 def test_a_sharded_model_lowers_for_tpus(remat):
   mesh = mesh_lib.build(
       mesh_lib.MeshConfig(data=2, fsdp=1, tensor=2), jax.devices()[:4])

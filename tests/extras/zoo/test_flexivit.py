@@ -29,11 +29,12 @@ OBJECTIVE = {'name': 'flexivit', 'patch_sizes': SIZES}
 def logits(model, flat, images):
   params = tree.unflatten(
       {name: jnp.asarray(array) for name, array in flat.items()})
-  return model.apply({'params': params}, images)['logits']
+  return jax.jit(model.apply)({'params': params}, images)['logits']
 
 
 @pytest.mark.parametrize('settings', [
-    {}, {'registers': 2, 'position_cls': False}, {'position': 'sincos'},
+    {'registers': 2, 'position_cls': False},
+    {}, pytest.param({'position': 'sincos'}, marks=pytest.mark.slow),
     {'rotary': {'reference': 4}, 'position': 'none', 'num_heads': 3}], ids=str)
 def test_another_patch_size_computes_what_resized_parameters_do(
     settings, patch=16):
@@ -155,10 +156,11 @@ def test_one_of_the_sizes_is_drawn_for_all_images():
 
 def test_evaluation_is_at_the_patch_size_of_the_model():
   model, params = vit()
-  expected = loss_of(model, {'loss': 'softmax'})(
-      params, batch(), jax.random.key(0), train=False)
+  call = lambda loss, inputs, **options: jax.jit(functools.partial(
+      loss, **options))(params, inputs, jax.random.key(0))
+  expected = call(loss_of(model, {'loss': 'softmax'}), batch(), train=False)
   for inputs, train in ((drawn(0), False), (batch(), True)):
-    found = loss_of(model)(params, inputs, jax.random.key(0), train=train)
+    found = call(loss_of(model), inputs, train=train)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 

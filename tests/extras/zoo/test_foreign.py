@@ -28,9 +28,6 @@ def without(arrays, *names):
   return {name: a for name, a in arrays.items() if name not in names}
 
 
-# ------------------------------------------------------------------- layouts
-
-
 def stacked(arrays):
   """Stacks the layers, as big_vision's scanned encoder does."""
   result, layers = {}, {}
@@ -62,6 +59,7 @@ TRANSFORMERS_4 = renamed(
     ('mlp.fc2', 'output.dense'), ('o_proj', 'output.dense'),
     ('q_proj', 'attention.query'), ('k_proj', 'attention.key'),
     ('v_proj', 'attention.value'))
+TORCH = {'gelu': 'exact', 'layer_norm_epsilon': 1e-12}
 BIG_VISION = renamed(
     ('Transformer/posembed_input/pos_embedding', 'pos_embedding'))
 
@@ -78,27 +76,29 @@ def with_axes(arrays):
 
 
 @pytest.mark.parametrize(('family', 'layout', 'settings', 'implied'), [
-    ('npz', dict, {}, {}), ('npz', stacked, {}, {}),
-    ('npz', BEFORE_2021, {}, {}), ('npz', with_optimizer, {}, {}),
-    ('npz', dict, {'representation_layer': True}, {}),
+    ('npz', dict, {}, {}), ('npz', BEFORE_2021, {}, {}),
+    ('npz', with_optimizer, {}, {}),
     ('npz', lambda arrays: stacked(BIG_VISION(arrays)),
      {'pooling': 'attention'}, {}),
-    ('npz', lambda arrays: under('params/', arrays), {}, {}),
-    ('npz', with_axes, random_models.HYBRID, {}),
-    ('resnet', lambda arrays: under('params/', arrays),
-     {**random_models.RESNET, 'backbone': {'depths': (1, 2), 'width': 32}}, {}),
-    *((family, lambda arrays, state=state: {**under(state, arrays), **arrays},
-       {}, implied) for family, state, implied in (
-           ('npz', 'opt_state/0/mu/', {}), ('npz', 'opt/state/', {}),
-           ('timm', 'optimizer.exp_avg.', {'gelu': 'exact'}))),
-    *(('huggingface', layout, {}, {
-        'gelu': 'exact', 'layer_norm_epsilon': 1e-12}) for layout in (
-            TRANSFORMERS_4, renamed(('vit.', 'deit.')))),
-    ('scratch', dict, {'final_norm': False}, {'layer_norm_epsilon': 1e-5}),
-    # Settings that are inferred from shapes.
-    *(('npz', dict, settings, {}) for settings in (
-        {'position_cls': False}, {'pooling': 'average'}, {'num_classes': 0},
-        {'qkv_bias': False}))])
+    ('huggingface', TRANSFORMERS_4, {}, TORCH),
+    ('npz', dict, {'position_cls': False}, {}),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [
+        ('npz', stacked, {}, {}),
+        ('npz', dict, {'representation_layer': True}, {}),
+        ('npz', lambda arrays: under('params/', arrays), {}, {}),
+        ('npz', with_axes, random_models.HYBRID, {}),
+        ('resnet', lambda arrays: under('params/', arrays),
+         {**random_models.RESNET, 'backbone': {'depths': (1, 2), 'width': 32}},
+         {}),
+        *((family, lambda a, state=state: {**under(state, a), **a}, {}, implied)
+          for family, state, implied in (
+              ('npz', 'opt_state/0/mu/', {}), ('npz', 'opt/state/', {}),
+              ('timm', 'optimizer.exp_avg.', {'gelu': 'exact'}))),
+        ('huggingface', renamed(('vit.', 'deit.')), {}, TORCH),
+        ('scratch', dict, {'final_norm': False}, {'layer_norm_epsilon': 1e-5}),
+        *(('npz', dict, settings, {}) for settings in (
+            {'pooling': 'average'}, {'num_classes': 0}, {'qkv_bias': False}))])
+])
 def test_every_published_layout_loads(
     family, layout, settings, implied, tmp_path):
   arrays = layout(zoo_models.arrays(family, **settings))
@@ -128,9 +128,6 @@ def test_the_unused_pooler_of_a_classifier_is_ignored(tmp_path):
   loaded = load('huggingface', arrays, tmp_path)
   assert not loaded.config.representation_layer
   assert any('vit.pooler.dense.weight' in note for note in loaded.notes)
-
-
-# ------------------------------------------------------ settings and overrides
 
 
 def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
@@ -185,11 +182,12 @@ def test_overrides_take_precedence(tmp_path):
 @pytest.mark.parametrize(('settings', 'words', 'given'), [
     ({'key_bias': False}, 'rotary positions', {
         'rotary': {'reference': 16}, 'gelu': 'exact', 'post_norm': False}),
-    ({'pooling': 'average', 'qkv_bias': False}, 'norms before or after', {
-        'post_norm': True}),
-    ({'position': 'none', 'layer_scale': 0.1}, 'rotary positions', {
-        'rotary': {'coordinates': 'normalized'}, 'position': 'none'}),
-    ({'stem_norm': 'tokens'}, 'whose GELU', {'gelu': 'quick'})])
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [
+        ({'pooling': 'average', 'qkv_bias': False}, 'norms before or after', {
+            'post_norm': True}),
+        ({'position': 'none', 'layer_scale': 0.1}, 'rotary positions', {
+            'rotary': {'coordinates': 'normalized'}, 'position': 'none'}),
+        ({'stem_norm': 'tokens'}, 'whose GELU', {'gelu': 'quick'})])])
 def test_settings_that_no_array_shows_are_needed(
     settings, words, given, tmp_path):
   path = zoo_models.write(
@@ -203,11 +201,13 @@ def test_settings_that_no_array_shows_are_needed(
 
 
 @pytest.mark.parametrize(('overrides', 'words'), [
-    *((change, 'expected .*, found ') for change in (
-        {'variant': 'Ti/16'}, {'num_heads': 4}, {'patch': 16}, {'depth': 4},
-        {'num_classes': 3}, {'qkv_bias': False}, {'pooling': 'attention'},
-        {'layer_scale': 0.1}, {'position': 'none'},
-        {'backbone': {'depths': (3, 4, 9)}})),
+    ({'variant': 'Ti/16'}, 'expected .*, found '),
+    *(pytest.param(change, 'expected .*, found ', marks=pytest.mark.slow)
+      for change in (
+          {'num_heads': 4}, {'pooling': 'attention'}, {'patch': 16},
+          {'depth': 4}, {'num_classes': 3}, {'qkv_bias': False},
+          {'layer_scale': 0.1}, {'position': 'none'},
+          {'backbone': {'depths': (3, 4, 9)}})),
     ({'variant': 'R50x1'}, "expected 'resnet', found the arrays of a vit"),
     ({'labels': ['a', 'b']}, '2 labels, but the head has 5 classes'),
     ({'resolution': 30}, '30x30 does not divide into patches')])
@@ -215,9 +215,6 @@ def test_an_override_that_contradicts_the_arrays_is_an_error(
     overrides, words, tmp_path):
   with pytest.raises(ValueError, match=words):
     load('npz', zoo_models.arrays('npz'), tmp_path, **overrides)
-
-
-# ------------------------------------------------ missing and wrong arrays
 
 
 @pytest.mark.parametrize(('change', 'words'), [
@@ -307,11 +304,9 @@ def test_a_distilled_model_needs_both_heads(family, head, tmp_path):
     load(family, without(arrays, f'{head}.weight', f'{head}.bias'), tmp_path)
 
 
-# --------------------------------------------------------------- two copies
-
-
 @pytest.mark.parametrize(('family', 'prefixes'), [
-    ('npz', ('', 'ema/')), ('timm', ('model.', 'model_ema.')),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [
+        ('npz', ('', 'ema/')), ('timm', ('model.', 'model_ema.'))]),
     ('timm', ('student.module.backbone.', 'teacher.backbone.'))])
 def test_two_copies_of_a_model_are_an_error_until_one_is_chosen(
     family, prefixes, tmp_path):
@@ -374,17 +369,15 @@ def test_the_only_model_that_is_complete_is_taken(tmp_path):
   assert 'under teacher.)' in loaded.summary[0]
 
 
-# ---------------------------------------------- grids of position embeddings
-
-
 # 4x4 patches are as many as 3x3, a class token and 6 registers.
 AMBIGUOUS = '16 position .*registers: 6.* is 3x3 or 4x4'
 
 
 @pytest.mark.parametrize(('side', 'embedded', 'num', 'words'), [
-    (24, False, 2, ''), (24, True, 2, ''), ((16, 40), False, 2, 'not square'),
-    ((16, 40), True, 2, 'not square'), (32, False, 6, AMBIGUOUS),
-    (24, True, 6, AMBIGUOUS)])
+    (24, True, 2, ''), ((16, 40), False, 2, 'not square'),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [
+        (24, False, 2, ''), ((16, 40), True, 2, 'not square'),
+        (32, False, 6, AMBIGUOUS), (24, True, 6, AMBIGUOUS)])])
 def test_a_grid_that_is_not_square_or_ambiguous_needs_the_image_size(
     side, embedded, num, words, tmp_path):
   arrays, expected = zoo_models.registers(side, embedded=embedded, num=num)

@@ -16,6 +16,9 @@ FILES = sorted(path.stem for path in GOLDEN.glob('*.npz'))
 MODERN = sorted(f'{path.parent.name}/{path.stem}' for path in (
     *GOLDEN.glob('modern/*.npz'), *GOLDEN.glob('toys/*.npz')))
 HUGGINGFACE = sorted(path.stem for path in GOLDEN.glob('huggingface/*.npz'))
+QUICK = ('beit_base_patch16_224', 'radio_v3', 'sapiens2', 'hf-beit', 'hf-clip',
+         'dpwee_patch16_reg1_gap_256', 'dinov3_vit', 'siglip2')
+SLOW = pytest.mark.slow
 
 
 def load(folder, name, arrays):
@@ -78,7 +81,7 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
 
 
 @pytest.mark.parametrize('name', [pytest.param(
-    name, marks=[pytest.mark.slow] * name.startswith('modern')  # Full size.
+    name, marks=[SLOW] * (name.startswith('modern') or not name.endswith(QUICK))
     + [pytest.mark.large] * any(size in name for size in (
         'modern/timm-vit_base', 'medium', 'large', 'so150m')))
                                   for name in MODERN])
@@ -100,7 +103,8 @@ def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
       if 'sapiens2' in name else ()))
 
 
-@pytest.mark.parametrize('name', HUGGINGFACE)
+@pytest.mark.parametrize('name', [pytest.param(
+    name, marks=[SLOW] * (not name.endswith(QUICK))) for name in HUGGINGFACE])
 def test_outputs_are_those_of_a_hugging_face_model(name, golden, tmp_path):
   arrays, images, expected = golden(f'huggingface/{name}')
   model = load(tmp_path / 'in', f'huggingface/{name}', arrays)
@@ -108,7 +112,7 @@ def test_outputs_are_those_of_a_hugging_face_model(name, golden, tmp_path):
 
 
 @pytest.mark.parametrize(('name', 'registers'), [
-    ('torch-vit5', 4), ('torch-radio', 9)])
+    pytest.param('torch-vit5', 4, marks=SLOW), ('torch-radio', 9)])
 def test_features_are_those_of_a_papers_own_code(
     name, registers, golden, tmp_path):
   arrays, images, expected = golden(f'papers/{name}')
@@ -125,7 +129,8 @@ def test_the_image_tower_of_a_big_vision_file_is_read(golden, tmp_path):
       'representation'], expected)
 
 
-@pytest.mark.parametrize(('patch', 'key'), [(16, 'logits'), (4, 'logits_4')])
+@pytest.mark.parametrize(('patch', 'key'), [
+    pytest.param(16, 'logits', marks=SLOW), (4, 'logits_4')])
 def test_flexivit_of_big_vision_computes_the_same_with_any_patch_size(
     patch, key, golden, tmp_path):
   arrays, images, _ = golden('big_vision/flexivit')

@@ -104,6 +104,8 @@ ONLY_ORBAX = {
     'positions in every layer', 'axial', 'grouped queries',
     'rotary registers', 'tokens and their average', 'tokens and registers'}
 WITHOUT_SCALE = 'differential, parallel'  # timm's have a layer scale.
+QUICK = {'plain', 'no classes', 'settings that no array shows', 'registers',
+         'attention pooling', 'grouped queries', 'DINOv3', 'BEiT', 'AIMv2'}
 REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX - {'sine-cosine positions'}, 'parallel',
@@ -115,7 +117,9 @@ REFUSED = {
              'settings that no array shows'}}
 
 
-@pytest.mark.parametrize('setting', SETTINGS)
+@pytest.mark.parametrize('setting', [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK))
+    for name in SETTINGS])
 @pytest.mark.parametrize('form', save_lib.FORMATS)
 def test_a_vit_is_loaded_back_or_refused(form, setting, tmp_path):
   model = random_models.make_tiny(**SETTINGS[setting])
@@ -152,14 +156,14 @@ def narrow(variant):
   backbone = section['backbone']
   backbone |= {'width': 32,  # The smallest that its groups allow.
                # The first stage has units that are scanned.
-               'depths': tuple(1 + (i == 0) for i, _ in enumerate(
-                   backbone['depths']))}
+               'depths': (2, 1)[:len(backbone['depths'])]}
   if section['name'] == 'resnet':
     return {'name': 'resnet', 'num_classes': 5, 'backbone': backbone}
   return {**TINY, 'backbone': backbone, 'patch': section['patch']}
 
 
-@pytest.mark.parametrize('variant', ['R50+B/16', 'R+Ti/16', 'R50x1'])
+@pytest.mark.parametrize('variant', [
+    pytest.param('R50+B/16', marks=pytest.mark.slow), 'R+Ti/16', 'R50x1'])
 def test_a_convolutional_network_is_loaded_back_or_refused(variant, tmp_path):
   model = random_models.make(narrow(variant), side=32)
   for form in ('npz', 'orbax'):

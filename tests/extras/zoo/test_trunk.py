@@ -37,8 +37,10 @@ def test_folded_layer_scales_change_neither_outputs_nor_gradients():
 
 
 @pytest.mark.parametrize('kind', [
-    {'parallel': True}, {'qk_norm': True}, {'layer_scale': 0.1}, {'rotary': {}},
-    {'num_kv_heads': 1}, {'differential': True}], ids=str)
+    {'parallel': True}, {'num_kv_heads': 1},
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in (
+        {'qk_norm': True}, {'layer_scale': 0.1}, {'rotary': {}},
+        {'differential': True}))], ids=str)
 def test_attention_remat_saves_projections_in_the_compute_dtype(kind):
   test_encoder.check_saved_by_attention_remat(**kind)
 
@@ -88,6 +90,7 @@ def test_a_model_that_does_not_suit_the_objective_is_an_error(
       words.get(name, f'model.{name}={value!r}'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('target', ['normalized', 'patch'])
 def test_the_loss_of_mae_is_over_masked_patches(target):
   test_mae.test_loss_equals_a_loop_over_masked_patches(target, {'registers': 2})
@@ -97,18 +100,20 @@ def test_visible_tokens_keep_their_positions():
   test_mae.test_visible_tokens_keep_their_positions({'registers': 1}, prefix=1)
 
 
+@pytest.mark.slow
 def test_the_loss_of_masked_patches_is_over_corrupted_ones():
   test_masked_patch.test_loss_equals_a_loop_over_corrupted_patches(
       'downsampled', {'registers': 2})
 
 
 @pytest.mark.parametrize('section', [
-    {'position': 'factorized', 'representation_layer': True, 'patch': 1,
-     'backbone': {'depths': (1,), 'width': 32}},
-    {'distill_token': True}, {'stem_norm': 'patches'}, {'stem_norm': 'tokens'},
-    RELATIVE, {**RELATIVE, 'position': 'relative_mlp'},
-    {'position': 'relative_2d', 'layer_scale': 0.1, 'pooling': 'average',
-     'pool_norm': True, 'final_norm': False}], ids=str)
+    {'distill_token': True}, {'stem_norm': 'tokens'},
+    *(pytest.param(section, marks=pytest.mark.slow) for section in (
+        {'position': 'factorized', 'representation_layer': True, 'patch': 1,
+         'backbone': {'depths': (1,), 'width': 32}}, {'stem_norm': 'patches'},
+        RELATIVE, {**RELATIVE, 'position': 'relative_mlp'}, {
+            'position': 'relative_2d', 'layer_scale': 0.1, 'pool_norm': True,
+            'pooling': 'average', 'final_norm': False}))], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
   pytest.importorskip(
       'tests.extras.optimizers.test_layer_decay',

@@ -25,7 +25,8 @@ def write(path, *, width=6, **arrays):
 
 @pytest.mark.parametrize(('settings', 'arrays'), [
     (CLIP, {'width': 6}), (CLIP, {'width': 6, 'scale': 20.0}),
-    (SIGLIP, {'width': 12, 'scale': 50.0, 'bias': -9.0})])
+    pytest.param(SIGLIP, {'width': 12, 'scale': 50.0, 'bias': -9.0},
+                 marks=pytest.mark.slow)])
 def test_logits_are_scaled_cosines_plus_bias(settings, arrays, tmp_path):
   path = write(tmp_path / 'x.npz', **arrays)
   tower = random_models.make_tiny(**settings)
