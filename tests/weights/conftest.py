@@ -56,7 +56,7 @@ def site(monkeypatch):
 
   monkeypatch.setattr(time, 'sleep', lambda _: None)  # Before another attempt.
   with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as running:
-    thread = threading.Thread(target=running.serve_forever)
+    thread = threading.Thread(target=running.serve_forever, args=(0.01,))
     thread.start()
     yield Site(f'http://127.0.0.1:{running.server_port}', files, requests)
     running.shutdown()
