@@ -1,6 +1,5 @@
 """The number of examples per class is exact."""
 
-
 import numpy as np
 
 from vit_jax import data
