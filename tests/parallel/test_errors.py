@@ -32,8 +32,8 @@ def shard(section, **sizes):
      'assign.*Use sizes that divide'),
     (lambda: build(test_mesh.of_slices('tpu')),
      '2 x fake: the devices belong to 2 sl'),
-    (lambda: build(fsdp=3), "mesh {'data': -1, 'fsdp': 3, 'tensor': 1} does not "
-     'fill 8 devices. The product of the others, '),
+    (lambda: build(fsdp=3), "The mesh {'data': -1, 'fsdp': 3, 'tensor': 1} does"
+     ' not fill 8 devices. The product of the others, '),
     (lambda: build(data=2, fsdp=2), 'does not fill 8 devices. Make the product '
      'of the axes 8, or set one axis to -1.'),
     *((lambda section=section: build(**section),

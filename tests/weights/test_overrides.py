@@ -1,6 +1,5 @@
 """Overrides of the settings of weights."""
 
-
 from vit_jax import schema
 from vit_jax.weights import overrides as overrides_lib
 

@@ -1,6 +1,5 @@
 """Archives are written and read as by NumPy."""
 
-
 import numpy as np
 
 from vit_jax.weights.formats import npz
