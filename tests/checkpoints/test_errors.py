@@ -12,15 +12,15 @@ from unittest import mock
 
 from etils import epath
 import fsspec
+import numpy as np
 import pytest
 
 from tests import random_models
+from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
 from vit_jax.weights import download
-
-FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def fail(error, folder='/proc', **options):
@@ -28,40 +28,12 @@ def fail(error, folder='/proc', **options):
     raise error
 
 
-def test_a_full_disk_reports_message_path_sizes_and_last_checkpoint():
-  with pytest.raises(errors.StorageError) as caught:
-    fail(FULL)
-  assert str(caught.value) == (
-      'Cannot write the checkpoint of step 3 to /proc: No space left on device.'
-      ' Check free space (0 Bytes free), inodes, quota and '
-      'permissions, or use another --workdir. Then the same command resumes '
-      'from the last checkpoint.')
-  assert caught.value.__cause__ is FULL
-
-
-def in_background(error):
+def fail_in_background():
   try:
-    raise RuntimeError('in the background') from error
+    raise RuntimeError('in the background') from PermissionError(
+        errno.EACCES, 'denied')
   except RuntimeError as outer:
-    return outer
-
-
-@pytest.mark.parametrize(('error', 'folder', 'message'), [
-    (in_background(PermissionError(errno.EACCES, 'denied')), '/proc',
-     'denied. Check'),
-    # As TensorStore reports it.
-    (ValueError('RESOURCE_EXHAUSTED: Error writing "a/b": [OS error 28: ENOSPC '
-                'No space left on device]'), '/proc', 'No space left on'),
-    (OSError('Forbidden: 403'), 'gs://b/run',
-     '^Cannot write .* to gs://b/run: Forbidden: 403.*gcloud auth')])
-def test_a_failed_save_reports_the_original_message(error, folder, message):
-  with pytest.raises(errors.StorageError, match=message):
-    fail(error, folder, kind=Exception)
-
-
-def test_other_errors_pass_unchanged():
-  with pytest.raises(ValueError, match='^loss$'):
-    fail(ValueError('loss'))
+    fail(outer, kind=Exception)
 
 
 class Refusing:
@@ -73,19 +45,66 @@ class Refusing:
     return refuse
 
 
-def test_lock_download_and_restore_report_a_bucket_that_denies_access(
-    monkeypatch):
+def acquire(path):
+  with lock.hold(path):
+    pass
+
+
+def acquire_read_only(root):
+  # Permissions do not apply to a test that runs as root.
+  with mock.patch('builtins.open', side_effect=OSError(errno.EROFS, os.strerror(
+      errno.EROFS))):
+    acquire(root)
+
+
+def read_from_a_bucket(_):
+  with items.explain_errors(epath.Path('s3://b/run/4')):
+    (epath.Path('s3://b/run/4') / 'config').read_text()
+
+
+@pytest.mark.parametrize(('kind', 'call', 'message'), [
+    *((errors.StorageError, call, message) for call, message in (
+        (lambda _: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+         '^Cannot write the checkpoint of step 3 to /proc: No space left on '
+         r'device. Check free space \(0 Bytes free\), inodes, quota and '
+         'permissions, or use another --workdir. Then the same command resumes '
+         'from the last checkpoint.$'),
+        (lambda _: fail_in_background(), 'denied. Check'),
+        # As TensorStore reports it.
+        (lambda _: fail(ValueError(
+            'RESOURCE_EXHAUSTED: Error writing "a/b": [OS error 28: ENOSPC No '
+            'space left on device]'), kind=Exception), 'No space left on'),
+        (lambda _: fail(OSError('Forbidden: 403'), 'gs://b/run'),
+         '^Cannot write .* to gs://b/run: Forbidden: 403.*gcloud auth'),
+        (lambda _: acquire('s3://b/run'),
+         'Cannot write the workdir to s3://b/run: Forbidden'),
+        (lambda root: acquire(root / 'file'),
+         r'Cannot write the workdir to \S+/file: File exists'),
+        (lambda root: acquire(root / 'file/run'),
+         r'Cannot write the workdir to \S+/file/run: Not a directory'),
+        (acquire_read_only, 'Read-only file system'))),
+    # Other errors pass unchanged.
+    (ValueError, lambda _: fail(ValueError('loss')), '^loss$'),
+    (OSError, lambda _: download.fetch('s3://b/run'),
+     's3://b/run could not be .*Forbidden'),
+    (OSError, read_from_a_bucket, '^Forbidden'),
+    # The library takes these names for patterns.
+    *((ValueError, lambda root, name=name, write=write: write(root / name),
+       f'/{re.escape(name)}: the library .* for a pattern')
+      for name in ('runs [old]/x', 'a\\b') for write in (
+          acquire, lambda path: random_models.make_tiny().save(path))),
+    (ValueError, lambda _: checksums.check(
+        {'params': checksums.of_arrays({'bias': np.ones(2), 'x': np.ones(3)})},
+        {'params': {'bias': np.zeros(2), 'x': np.ones(3)}}),
+     'checksum of params differs for bias')])
+def test_an_error_names_its_cause(tmp_path, monkeypatch, kind, call, message):
   # epath caches the file system; no other test here uses s3.
   monkeypatch.setattr(fsspec, 'filesystem', lambda *_, **__: Refusing())
-  with pytest.raises(errors.StorageError, match=(
-      'Cannot write the workdir to s3://b/run: Forbidden')):
-    with lock.hold('s3://b/run'):
-      pass
-  with pytest.raises(OSError, match='s3://b/run could not be .*Forbidden'):
-    download.fetch('s3://b/run')
-  with pytest.raises(OSError, match='^Forbidden'):
-    with items.explain_errors(epath.Path('s3://b/run/4')):
-      (epath.Path('s3://b/run/4') / 'config').read_text()
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(kind, match=message) as caught:
+    call(tmp_path)
+  assert caught.value.__cause__ or kind is not errors.StorageError
+  assert [path.name for path in tmp_path.iterdir()] == ['file']
 
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -118,37 +137,8 @@ def test_the_error_names_the_other_run_and_a_killed_run_leaves_no_lock(
     pass
 
 
-def test_a_workdir_that_cannot_be_created_is_a_storage_error(
-    tmp_path, monkeypatch):
-  (tmp_path / 'file').write_text('')
-  for path in (tmp_path / 'file', tmp_path / 'file/run'):
-    with pytest.raises(errors.StorageError, match=(
-        f'Cannot write the workdir to {path}: (File exists|Not a directory)')):
-      with lock.hold(path):
-        pass
-
-  # Permissions do not apply to a test that runs as root.
-  monkeypatch.setattr('builtins.open', mock.Mock(
-      side_effect=OSError(errno.EROFS, os.strerror(errno.EROFS))))
-  with (pytest.raises(errors.StorageError, match='Read-only file system'),
-        lock.hold(tmp_path / 'run')):
-    pass
-
-
 def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
   flock = mock.Mock(side_effect=OSError(errno.ENOLCK, 'No locks available'))
   monkeypatch.setattr(lock.fcntl, 'flock', flock)
   with lock.hold(tmp_path), lock.hold(tmp_path):
     assert flock.call_count == 2
-
-
-@pytest.mark.parametrize('name', ['runs [old]/x', 'a\\b'])
-@pytest.mark.parametrize('write', [
-    lambda path: lock.hold(path).__enter__(),
-    lambda path: random_models.make_tiny().save(path)])
-def test_names_that_orbax_takes_for_patterns_are_refused(
-    tmp_path, write, name):
-  with pytest.raises(ValueError, match=(
-      f'{re.escape(str(tmp_path / name))}: the library .* for a pattern')):
-    write(tmp_path / name)
-  assert not list(tmp_path.iterdir())

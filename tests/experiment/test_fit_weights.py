@@ -85,9 +85,3 @@ def test_a_mapping_of_settings_is_the_same_as_flags():
   assert configs[0] == configs[1] != default
   assert vit_jax.build(ml_collections.ConfigDict(toy.config())).config == (
       default)
-
-
-def test_an_own_loop_does_not_know_where_a_stage_is():
-  experiment = toy.build(init={'stage': 'pretrain'})
-  with pytest.raises(ValueError, match="init.stage is 'pretrain'.*random=True"):
-    experiment.init_state()

@@ -64,11 +64,6 @@ def test_measuring_on_a_source_of_a_mixture_is_noted(
       capsys)) == noted
 
 
-def test_validation_data_are_not_the_training_data(folder):
-  with pytest.raises(ValueError, match='is the data that is trained on'):
-    build(folder, val_source=f'{folder}/')
-
-
 def test_excluded_images_are_no_neighbours(folder, tmp_path):
   whole = build(folder).dataset
   keys = [whole.source.key(i) for i in range(20)]

@@ -1,7 +1,5 @@
 """Search for image files."""
 
-import pytest
-
 from tests import own_data
 from vit_jax.inference import image_files
 
@@ -28,8 +26,6 @@ def test_files_that_are_not_read_are_counted(tmp_path, capsys):
       f'note: not read in {tmp_path}/a: 1 .heic, 1 without suffix\n')
   assert [*image_files.find([f'{tmp_path}/**/*'])[0]] == [
       f'{tmp_path}/a/1.jpg']
-  with pytest.raises(ValueError, match='no image found, but 1 .heic. Image'):
-    image_files.find([f'{tmp_path}/a/x'])
 
 
 def test_each_file_is_found_once_with_the_labels_of_all_tables(
@@ -39,8 +35,6 @@ def test_each_file_is_found_once_with_the_labels_of_all_tables(
     (tmp_path / name).touch()
   assert find(['a.png', './a.png', 'b.png']) == (
       ['a.png'], {'b.png': 'no such file or folder.'})
-  with pytest.raises(FileNotFoundError, match='no such file or folder'):
-    find(['b.png'])
   (tmp_path / 'one.csv').write_text(
       'path,label\na.png,apple\nc.png,beet\na.png,apple\n')
   (tmp_path / 'two.csv').write_text('path,label\nc.png,corn\n')
@@ -49,12 +43,3 @@ def test_each_file_is_found_once_with_the_labels_of_all_tables(
           for path, rows in found.items()} == {
               'a.png': ['apple', 'apple'], 'c.png': ['beet', 'corn'],
               'd.png': [None]}
-
-
-@pytest.mark.parametrize(('path', 'message'), [
-    ('*.gif', 'no image found'), ('*.txt', 'no image found'),
-    ('zip://y::/x', 'Cannot read zip://y::/x .* only local')])
-def test_a_path_without_images_is_an_error(tmp_path, path, message):
-  (tmp_path / 'notes.txt').touch()
-  with pytest.raises(ValueError, match=message):
-    find([path if '://' in path else f'{tmp_path}/{path}'])

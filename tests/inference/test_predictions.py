@@ -26,12 +26,3 @@ def test_unnamed_classes_and_targets_are_numbered():
   assert result.names == ('b', 'class 2')
   assert predictions.estimates(LOGITS[:, :2], labels=()) == [
       predictions.Estimate(('target 0', 'target 1'), tuple(LOGITS[0, :2]))]
-
-
-@pytest.mark.parametrize(('options', 'message'), [
-    ({'top_k': 0}, 'top_k must be at least 1'),
-    ({'activation': 'sigmoit'}, "Did you mean 'sigmoid'")])
-def test_wrong_options_are_errors(options, message):
-  with pytest.raises(ValueError, match=message):
-    predictions.top_classes(LOGITS, labels=(), **{
-        'activation': 'softmax', 'top_k': 5, **options})

@@ -1,12 +1,9 @@
 """Shardings follow from the rules table."""
 
-import re
-
 import flax.linen as nn
 import jax
 from jax.sharding import PartitionSpec as P
 import optax
-import pytest
 
 from vit_jax import tree
 from vit_jax import types
@@ -25,21 +22,6 @@ def boxed(**section):
   model = factory.build(factory.parse({**TINY, **section}), num_classes=10)
   return jax.eval_shape(lambda: factory.init(
       model, jax.random.key(0), jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32')))
-
-
-@pytest.mark.parametrize('section, sizes, words', [
-    ({}, {'tensor': 8},
-     "encoder/layers/attention/out/kernel (2, 4, 8, 32): axis 'heads' of 4 "
-     "does not divide over mesh axis 'tensor' of 8. Use a divisor of 4 for "
-     'mesh.tensor.'),
-    ({'width': 36}, {'fsdp': 8},
-     "encoder/layers/attention/out/kernel (2, 4, 9, 36): axis 'width' of "
-     "36 does not divide over mesh axis 'fsdp' of 8."),
-])
-def test_an_indivisible_axis_is_an_error(
-    section, sizes, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    sharding.param_specs(boxed(**section), mesh(**sizes))
 
 
 def placed(tx):

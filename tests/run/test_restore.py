@@ -25,6 +25,7 @@ from vit_jax.run import evaluation
 from vit_jax.run import restore
 
 DIGITS = tuple(map(str, range(10)))
+OTHER = ('x', *DIGITS[1:])
 SCALE = {'mean': 0.5, 'std': 0.5}  # Otherwise that of the weights.
 
 
@@ -57,16 +58,30 @@ def change(experiment, *overrides):
       config_lib.to_plain(experiment.config), overrides))
 
 
-def rename(experiment, names):
+def rename(experiment, names=OTHER):
   return dataclasses.replace(experiment, dataset=dataclasses.replace(
       experiment.dataset, class_names=names))
 
 
-def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
+def model_of(names=OTHER):
+  model = random_models.make(
+      toy.CONFIG['model'] | {'num_classes': 10}, side=8, labels=names)
+  return dataclasses.replace(model, address='weights')
+
+
+@pytest.mark.parametrize(('call', 'message'), [
+    (lambda run, root: start(rename(run), root), '(?s)here: x.*here: 0.*new'),
+    (lambda run, root: start(run, root / 'x', model_of()), 'checkpoint has ot'),
+    (lambda run, _: fit_weights.check(run, rename(run)), 'earlier stage has')])
+def test_other_classes_are_errors(experiment, tmp_path, call, message):
+  save(experiment, tmp_path, origin='weights')
+  with pytest.raises(ValueError, match=message):
+    call(experiment, tmp_path)
+
+
+def test_a_run_resumes_with_the_classes_of_its_checkpoint(
     experiment, tmp_path):
   save(experiment, tmp_path, origin='weights')
-  with pytest.raises(ValueError, match='(?s)only here: x.*only here: 0.*new'):
-    start(rename(experiment, ('x', *DIGITS[1:])), tmp_path)
   # TFDS calls classes without names 0, 1, ...
   for same in (DIGITS, None):
     assert 'class names' not in start(
@@ -104,9 +119,7 @@ def test_a_resumed_run_numbers_the_classes_as_its_checkpoint(
 def test_a_kept_head_is_reordered_to_the_classes_of_the_data(
     experiment, tmp_path):
   names = ('3', '1', '4', '0', '5', '9', '2', '6', '8', '7')
-  model = random_models.make(
-      toy.CONFIG['model'] | {'num_classes': 10}, side=8, labels=names)
-  bias = np.float32([*map(int, names)])
+  model, bias = model_of(names), np.float32([*map(int, names)])
   model = model.with_params({**model.params, 'head': {
       'dense': {**model.params['head']['dense'], 'bias': bias}}})
   state, _ = start(experiment, tmp_path, model)
@@ -182,23 +195,10 @@ def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(
   assert resumed.counters.best == 0.5
 
 
-@pytest.mark.parametrize('names', [(), DIGITS, ('x', *DIGITS[1:])])
-def test_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path, names):
-  model = random_models.make(
-      toy.CONFIG['model'] | {'num_classes': 10}, side=8, labels=names)
-  model = dataclasses.replace(model, address='weights')
-  if names and names != DIGITS:
-    with pytest.raises(ValueError, match='The checkpoint has other classes'):
-      start(experiment, tmp_path, model)
-    assert start(toy.build(
-        init={'checkpoint': 'weights'}, data=SCALE), tmp_path, model)
-  else:
-    assert start(experiment, tmp_path, model)[1].message.count(
+def test_only_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path):
+  for names in ((), DIGITS):
+    assert start(experiment, tmp_path, model_of(names))[1].message.count(
         'the checkpoint (weights) has no class names') == (not names)
-
-
-def test_a_stage_that_keeps_a_head_needs_the_classes_of_the_earlier_one(
-    experiment):
-  fit_weights.check(experiment, experiment)
-  with pytest.raises(ValueError, match='The earlier stage has other'):
-    fit_weights.check(experiment, rename(experiment, ('x', *DIGITS[1:])))
+  assert start(toy.build(
+      init={'checkpoint': 'weights'}, data=SCALE), tmp_path, model_of())
+  fit_weights.check(experiment, experiment)  # Of an earlier stage.

@@ -80,9 +80,7 @@ def test_a_line_cut_by_a_kill_is_ignored(tmp_path):
 
 
 def test_a_damaged_line_is_an_error_with_its_number(tmp_path):
-  write_steps(tmp_path, [10], first_step=0)
-  with (tmp_path / 'metrics.jsonl').open('a') as file:
-    file.write('spam\n{"step": 20}\n')
+  (tmp_path / 'metrics.jsonl').write_text('{"step": 1}\nspam\n{"step": 2}\n')
   with pytest.raises(ValueError, match=r"line 2: expected a row .*'spam'"):
     writer_lib.read_rows(tmp_path)
 

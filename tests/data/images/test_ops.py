@@ -116,16 +116,3 @@ def test_pad_crop_shifts_and_fills_with_zeros():
   means = [np.asarray(crop(image, operations.rng(i))).mean()
            for i in range(50)]
   assert min(means) >= 255 * (12 / 16) ** 2 and len(set(means)) > 5
-
-
-@pytest.mark.parametrize(('section', 'size', 'message'), [
-    ({'op': 'resize', 'shorter': 224}, (60_000, 1),
-     '60000 x 1 .* 13,440,000 x 224'),
-    ({'op': 'central_crop', 'size': 50}, (40, 60),
-     '50 x 50 does not fit into .* 40 x 60.*"shorter": 50'),
-    ({'op': 'flip'}, (40, 60), '40 x 60.*24 x 32')])
-def test_images_of_other_sizes_are_errors(section, size, message):
-  (op,) = operations.build(section)
-  with pytest.raises(ValueError, match=message):
-    ops_lib.to_array(
-        op(operations.noise(*size), operations.rng()), size=(24, 32))

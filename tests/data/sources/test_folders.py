@@ -59,8 +59,6 @@ def test_the_share_of_the_hold_out_is_a_setting_of_data_without_splits(
     config = data.parse({'source': str(tmp_path / 'x'), 'holdout': holdout})
     assert len(data.open_dataset(config, split='test')) == count
   assert len(data.open_dataset(config, split='all')) == 40
-  with pytest.raises(ValueError, match=r'data\.holdout describe'):
-    data.open_dataset(data.parse({'source': 'digits', 'holdout': 0.25}))
 
 
 def test_a_single_train_folder_is_split_like_its_class_folders(tmp_path):

@@ -75,28 +75,3 @@ def test_regression_targets_are_vectors_and_nan_if_missing(column):
   assert parsed.kind == 'regression' and parsed.names == ('x', 'y')
   assert parsed.values.dtype == np.float32 and parsed.values.shape == (4, 2)
   assert np.isnan(parsed.values)[:, 0].tolist() == [False] * 3 + [True]
-
-
-@pytest.mark.parametrize(('columns', 'target', 'message'), [
-    (['cat', '', 'dog'], '', r"1 of 3 cells in column 'label' of a.csv .*"
-     'row 2: None, but the name of a class'),
-    (['0', '-1', '1', '-1'], '', "2 of 4 cells .*row 2: '-1'"),
-    (['1', '2', '1_000'], 'regression', "1 of 3 .*row 3: '1_000', but a fini"),
-    (['nan', 'inf'], 'regression', "2 of 2 .*row 1: 'nan', but a finite numb"),
-    (['', ''], 'regression', "column 'label' of a.csv is empty"),
-    ({'x': ['1', '2'], 'y': ['a', 'b']}, '', "'x' .*row 2: '2', but 0 or 1"),
-    ({'x': [1, 0], 'y': [1, 1]}, '', "row 1 has a 1 in 2 of column 'x'"),
-    (['a', 'a'], '', 'has 2 rows, all of the class a. A classifier needs two'),
-    ([1.5, 2.5], 'single', 'row 1: 1.5, but the name of a class'),
-    ([['a'], ['b']], 'single', 'holds lists.*--config.data.target=multi'),
-    (['a', 'b'], 'multi', r"holds text. .*--config.data.table.separator='\|'")])
-def test_cells_that_cannot_be_labels_are_errors(columns, target, message):
-  with pytest.raises(ValueError, match=message):
-    parse(columns, target)
-
-
-@pytest.mark.parametrize('cell', [7, 2, '7', 'bat', None])
-def test_cells_beyond_the_declared_classes_are_errors(cell):
-  with pytest.raises(ValueError, match='row 2: .*one of 2 classes .* cat, dog'):
-    parse([0 if isinstance(cell, int) else 'cat', cell],
-          class_names=('cat', 'dog'))

@@ -111,24 +111,15 @@ def test_the_newest_or_given_version_and_the_only_config_are_opened(
   assert len(open_tfds('other/grey').splits['train']) == 2
 
 
-def test_a_missing_data_set_gets_the_command_that_prepares_it(
-    open_tfds, tmp_path):
-  with pytest.raises(ValueError) as error:
-    open_tfds('cifar1')
-  assert (f'tfds build cifar1 --data_dir={tmp_path} '
-          '--file_format=array_record') in str(error.value)
-  assert "Did you mean 'cifar10'" in str(error.value)
-
-
 def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
   folder = prepare()
   path = folder / 'dataset_info.json'
   info = json.loads(path.read_text()) | {'fileFormat': 'riegeli'}
   path.write_text(json.dumps(info))
-  with pytest.raises(ValueError) as error:
+  with pytest.raises(ValueError, match=(
+      f'tfds convert_format --dataset_version_dir={folder} '
+      '--out_file_format=array_record')):
     open_tfds('tiny')
-  assert (f'tfds convert_format --dataset_version_dir={folder} '
-          '--out_file_format=array_record') in str(error.value)
   # TFDS records a conversion like this.
   info['alternativeFileFormats'] = ['array_record']
   path.write_text(json.dumps(info))
@@ -182,13 +173,6 @@ def test_labels_have_the_kind_of_their_feature_and_are_read_together(
     np.testing.assert_array_equal(label, source[index]['label'])
 
 
-def test_a_label_of_unknown_classes_is_an_error():
-  with pytest.raises(ValueError, match='number of classes'):
-    tfds_lib.interpret_label(
-        tfds.features.Tensor(shape=(None,), dtype=np.float32),
-        known_datasets.facts('mine'), name='mine.age')
-
-
 @pytest.mark.parametrize('damage', [
     lambda data: data.replace(b'PNG', b'PNX', 1),
     lambda data: data[:len(data) // 2]])
@@ -198,12 +182,12 @@ def test_a_damaged_record_is_unreadable(damage, prepare, tmp_path):
   path.write_bytes(damage(path.read_bytes()))
   dataset = data.open_dataset(
       data.parse({'source': 'tiny', 'data_dir': str(tmp_path)}))
-  with pytest.raises(ValueError, match='^its record is damaged: '):
-    dataset[0]
-  with pytest.raises(ValueError, match='^tiny train 0: its record'):
-    dataset.source.label(0)
-  with pytest.raises(ValueError, match='^tiny train 0: its record'):
-    data.class_labels(dataset, setting='data.sampling')
+  for start, read in (
+      ('', lambda: dataset[0]),
+      ('tiny train 0: ', lambda: dataset.source.label(0)),
+      ('tiny train 0: ', lambda: data.class_labels(dataset, setting=''))):
+    with pytest.raises(ValueError, match=f'^{start}its record is damaged: '):
+      read()
 
 
 @pytest.mark.parametrize(('feature', 'label', 'empty'), [

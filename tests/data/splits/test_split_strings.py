@@ -36,16 +36,6 @@ def test_all_is_every_split_or_a_part_of_each(split, expected, count):
   assert (dataset.split, len(dataset)) == (expected, count)
 
 
-@pytest.mark.parametrize('split,message', [
-    ('trian', "Did you mean 'train'"), ('train[', 'Cannot read the split'),
-    ('train[:5000]', 'train 1,437'), ('train[7:7]', 'has no examples'),
-    ('train[:1shard]', 'Use examples or percent'),
-    ('all[:9]', r"'all\[:9\]' takes .*only percentages")])
-def test_invalid_splits_are_errors(split, message):
-  with pytest.raises(ValueError, match=message):
-    data.open_dataset(data.parse({'source': 'digits'}), split=split)
-
-
 @pytest.mark.parametrize(('others', 'expected'), [
     (['val', 'test'], 'test'), (['valid', 'a'], 'valid'), (['a'], 'a'),
     ([], 'train')])

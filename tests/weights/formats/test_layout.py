@@ -76,19 +76,3 @@ def test_missing_and_unexpected_names_are_problems(missing, added, problem):
   names = {*arrays(), added} - {missing, ''}
   problems = layout.matches(TABLE, sorted(names))[1]
   assert problem in '\n'.join(problems)
-
-
-def test_a_wrong_shape_is_shown_with_the_expected_shape():
-  there = arrays()
-  there['block.1.q'] = values((4, 6))
-  with pytest.raises(ValueError, match=r'\(4, 6\) \(block.1.q\)'):
-    read(there)
-  there = {**arrays(), 'stages.0.0.w': values((2, 3, 4))}
-  with pytest.raises(ValueError, match=r'expected \[o i\].*found \(2, 3, 4\)'):
-    read(there)
-
-
-def test_a_parameter_without_a_row_is_an_error():
-  for name in ('registers', 'gone'):
-    with pytest.raises(ValueError, match=f'no parameter {name}'):
-      layout.to_theirs(TABLE, name, values((2,)))

@@ -1,12 +1,7 @@
-"""Damaged and hostile archives are errors; others are read as by NumPy."""
-
-import struct
-import zipfile
+"""Archives are written and read as by NumPy."""
 
 import numpy as np
-import pytest
 
-from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import npz
 
 
@@ -21,50 +16,3 @@ def test_numpy_reads_what_is_written(tmp_path):
   opened = npz.open_file(tmp_path / 'x.npz')
   assert opened.shapes['a/kernel'] == (2, 3)
   np.testing.assert_array_equal(opened.read('a/kernel'), arrays['a/kernel'])
-
-
-def test_a_flipped_bit_is_an_error(tmp_path):
-  np.savez(tmp_path / 'x.npz', a=np.ones(1000, np.float32))
-  data = bytearray((tmp_path / 'x.npz').read_bytes())
-  data[2000] ^= 1
-  (tmp_path / 'x.npz').write_bytes(bytes(data))
-  with pytest.raises(ValueError, match='truncated or damaged.*CRC'):
-    npz.open_file(tmp_path / 'x.npz').read('a')
-
-
-def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
-  monkeypatch.setattr(array_file, 'FREE_BYTES', 0)
-  np.savez_compressed(tmp_path / 'x.npz', a=np.zeros(2**20, np.float32))
-  with pytest.raises(ValueError, match='zip bomb'):
-    npz.open_file(tmp_path / 'x.npz')
-
-
-def archive(path, **members):
-  with zipfile.ZipFile(path, 'w') as file:
-    for name, content in members.items():
-      file.writestr(name, content)
-  return path
-
-
-def array_of(header):
-  return (b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header))
-          + header.encode() + bytes(12))
-
-
-FIELDS = "{'descr': '<f4', 'fortran_order': False, 'shape': "
-
-
-@pytest.mark.parametrize(('members', 'words'), [
-    ({'readme.txt': b'hello'}, 'not an array'),
-    ({'a.npy': b'hello'}, 'not an array that NumPy wrote'),
-    *(({'a.npy': array_of(FIELDS + shape)}, 'damaged .*a.npy declares ')
-      for shape in ('(True,)}', '(2, -1)}', f'({2**40},)}}')),
-    *(({'a.npy': array_of(header)}, 'not an array that NumPy') for header in (
-        FIELDS + '(3.0,)}', "{'descr': '<f4'}", "'", '-' * 60000 + '1',
-        '(' * 4000, '__import__("os")'))])
-def test_an_archive_that_numpy_did_not_write_is_an_error(
-    members, words, tmp_path):
-  with pytest.raises(ValueError, match=words) as error:
-    npz.open_file(archive(tmp_path / 'x.npz', **members))
-  assert len(str(error.value)) < 500
-  assert 'allow_pickle' not in str(error.value)
