@@ -35,6 +35,19 @@ def build(*, devices=1, **changes):
       config_lib.resolve(config(**changes)), devices=jax.devices()[:devices])
 
 
+def save(experiment, workdir, *, params=None, step=0, **options):
+  """Saves a checkpoint of a run that has not trained."""
+  from vit_jax.checkpoints import manager
+  from vit_jax.experiment import config as config_lib
+  state = experiment.init_state(random=True)
+  state = state.replace(
+      step=state.step + step, params=params or state.params)
+  with manager.Checkpoints(workdir, experiment.config.checkpoint) as files:
+    files.save(state, **{
+        'config': config_lib.to_plain(experiment.config), 'progress': {},
+        'labels': experiment.dataset.class_names or ()} | options)
+
+
 def take_steps(experiment, state, *, last, first=0):
   """Returns the state after steps first ... last - 1, and their losses."""
   losses, batches = [], experiment.batches(start_step=first)

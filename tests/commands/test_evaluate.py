@@ -12,9 +12,7 @@ from tests import pictures
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
-from vit_jax.checkpoints import manager
 from vit_jax.data.images import ops as ops_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment.config_file import read as read_config
 from vit_jax.inference import load as load_lib
 
@@ -30,14 +28,11 @@ def config_file(tmp_path_factory):
 
 def save(built, workdir, **progress):
   """Saves a run as if it were finished, but with random parameters."""
-  state, rng = built.init_state(), np.random.default_rng(0)
-  with manager.Checkpoints(workdir, built.config.checkpoint) as checkpoints:
-    checkpoints.save(
-        state.replace(step=state.step + built.total_steps, params=jax.tree.map(
-            lambda x: x + rng.normal(0, 0.3, x.shape).astype('float32'),
-            state.params)),
-        config=config_lib.to_plain(built.config), progress=progress,
-        labels=built.dataset.class_names)
+  rng = np.random.default_rng(0)
+  toy.save(built, workdir, step=built.total_steps, progress=progress,
+           params=jax.tree.map(
+               lambda x: x + rng.normal(0, 0.3, x.shape).astype('float32'),
+               built.random_params()))
 
 
 @pytest.fixture(scope='module')

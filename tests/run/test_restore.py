@@ -38,14 +38,6 @@ def checkpoints_of(workdir):
   return manager.Checkpoints(workdir, checkpoint_config.CheckpointConfig())
 
 
-def save(experiment, workdir, **progress):
-  with checkpoints_of(workdir) as checkpoints:
-    checkpoints.save(
-        experiment.init_state(random=True), progress=progress,
-        config=config_lib.to_plain(experiment.config),
-        labels=experiment.dataset.class_names)
-
-
 def start(experiment, workdir, weights=None):
   """Returns the state and what is known of it."""
   with checkpoints_of(workdir) as checkpoints:
@@ -74,14 +66,14 @@ def model_of(names=OTHER):
     (lambda run, root: start(run, root / 'x', model_of()), 'checkpoint has ot'),
     (lambda run, _: fit_weights.check(run, rename(run)), 'earlier stage has')])
 def test_other_classes_are_errors(experiment, tmp_path, call, message):
-  save(experiment, tmp_path, origin='weights')
+  toy.save(experiment, tmp_path, progress={'origin': 'weights'})
   with pytest.raises(ValueError, match=message):
     call(experiment, tmp_path)
 
 
 def test_a_run_resumes_with_the_classes_of_its_checkpoint(
     experiment, tmp_path):
-  save(experiment, tmp_path, origin='weights')
+  toy.save(experiment, tmp_path, progress={'origin': 'weights'})
   # TFDS calls classes without names 0, 1, ...
   for same in (DIGITS, None):
     assert 'class names' not in start(
@@ -103,7 +95,7 @@ def test_a_resumed_run_numbers_the_classes_as_its_checkpoint(
         experiment.open_data('train', 'digits')[0])]
 
   before = build()
-  save(before, tmp_path)
+  toy.save(before, tmp_path)
   in_memory.number_classes_backwards(monkeypatch)
   changed = build()
   assert labels(changed) != labels(before)
@@ -129,8 +121,9 @@ def test_a_kept_head_is_reordered_to_the_classes_of_the_data(
 def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
   experiment = toy.build(
       evals={'val': {}, 'other': {}}, checkpoint={'best': 'val/loss'})
-  save(experiment, tmp_path, best=0.5, best_step=0,
-       evals={'val/loss': 0.5, 'removed/loss': 1.0})
+  toy.save(experiment, tmp_path, progress={
+      'best': 0.5, 'best_step': 0,
+      'evals': {'val/loss': 0.5, 'removed/loss': 1.0}})
   for forgets, *changes in (
       (True, 'data.eval_ops=[]'),
       (True, 'objective.loss=sigmoid'), (True, 'evals.val.split=train'),
@@ -187,7 +180,8 @@ def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(
   experiment = toy.build(
       evals={'val': {'every': {'steps': 1}}},
       checkpoint={'best': 'val/loss', 'patience': 2})
-  save(experiment, tmp_path, best=0.5, best_step=0, unimproved=2)
+  toy.save(experiment, tmp_path, progress={
+      'best': 0.5, 'best_step': 0, 'unimproved': 2})
   changed = change(experiment, 'evals.val.split=train')
   _, resumed = start(changed, tmp_path)
   assert resumed.changed_evaluators == ('val',)

@@ -18,7 +18,6 @@ from vit_jax import registry
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import config as config_lib
 from vit_jax.extras.changes import data_changes
 from vit_jax.extras.changes import example_sets
 from vit_jax.run import evaluate_weights
@@ -39,14 +38,9 @@ def save(experiment, workdir, *, examples='record', step=0):
   """Saves the checkpoint of a run that has measured."""
   if examples == 'record':
     examples = data_changes.record(experiment).to_plain()
-  state = experiment.init_state()
-  with manager.Checkpoints(workdir, experiment.config.checkpoint) as to:
-    to.save(
-        state.replace(step=state.step + step),
-        labels=experiment.dataset.class_names or (),
-        config=config_lib.to_plain(experiment.config), progress={
-            'best': 2.0, 'best_step': 0, 'evals': {
-                'test/loss': 2.0, 'knn/accuracy': 1.0}}, examples=examples)
+  toy.save(experiment, workdir, step=step, examples=examples, progress={
+      'best': 2.0, 'best_step': 0,
+      'evals': {'test/loss': 2.0, 'knn/accuracy': 1.0}})
 
 
 def resume(experiment, workdir):

@@ -13,8 +13,6 @@ from tests import random_models
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
-from vit_jax.checkpoints import manager
-from vit_jax.experiment import config as config_lib
 from vit_jax.extras import html_page
 from vit_jax.extras.figures import attention_maps
 from vit_jax.extras.figures import model_figures
@@ -90,13 +88,11 @@ def test_runs_that_predict_pixels_show_reconstructions(
   built = toy.build(data={'resolution': 16}, objective={
       'name': 'mae', 'target': 'patch', 'decoder_width': 8,
       'decoder_depth': 1, 'decoder_heads': 2})
-  state = built.init_state()
-  prediction = state.params['masked_patch']['prediction']
+  params = built.random_params()
+  prediction = params['masked_patch']['prediction']
   prediction['kernel'] *= 0
   prediction['bias'] += 1  # The predictions are all one.
-  with manager.Checkpoints(path, built.config.checkpoint) as checkpoints:
-    checkpoints.save(
-        state, config=config_lib.to_plain(built.config), progress={})
+  toy.save(built, path, params=params)
   model = vit_jax.load(path, log=None)
   mean, std = (np.asarray(getattr(model.preprocess, name))
                for name in ('mean', 'std'))
