@@ -17,7 +17,7 @@ from vit_jax import registry
 from vit_jax.exceptions import UserError
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
-TEACHER = 'teacher'  # Start of the names of fields with outputs of teachers.
+TEACHER = 'teacher_outputs'  # Start of the names of fields that hold them.
 _SHOWN = 20  # Folders without images in messages.
 NO_IMAGE_LABELS = 'Pixels have labels, images have none.'
 

@@ -76,7 +76,7 @@ class Stored:
           'The evaluator objective reads images without the outputs of '
           f'{self.addresses}, which training reads from its data. {_PREPARE}, '
           'or leave out the evaluator.')
-    vectors, start, found = batch[self.name], 0, []
+    vectors, start, found = batch[self.name], 0, list[Features]()
     for teacher in self.teachers:
       found.append({})
       for name, shape in teacher.shapes.items():

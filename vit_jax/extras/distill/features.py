@@ -101,7 +101,7 @@ class FeaturesConfig(objective.ObjectiveConfig):
       if getattr(self, name) not in ((), value):
         raise UserError(
             f'objective.{name} is {",".join(map(str, getattr(self, name)))}, '
-            f'but the data hold outputs of teachers with the {name} '
+            f'but the data hold outputs for the {name} '
             f'{",".join(map(str, value))}. Remove it to use these, prepare the '
             'images again with `data prepare --teacher`, or train on the '
             'source of the images.')
