@@ -68,6 +68,15 @@ class Plan:
     """Shards of all splits."""
     return [shard for of_split in self.shards.values() for shard in of_split]
 
+  @property
+  def flags(self) -> str:
+    """Flags of a run on the dataset, without its folder."""
+    source, first = f'{self.name}:{self.version}', self.all_shards[0]
+    if not first.features.taught:
+      return f'--config.data.source={source}'
+    side = first.selection.config.size[0]
+    return f'--config=configs/distil.py:data={source},resolution={side}'
+
 
 def plan(
     settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,

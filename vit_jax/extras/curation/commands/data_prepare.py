@@ -78,8 +78,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       f'Wrote {planned.folder}: {counts} examples, '
       f'{console.format_bytes(size)}, in '
       f'{console.format_secs(time.monotonic() - start)}\n'
-      f'Train with --config.data.source={planned.name}:{planned.version} '
-      f'--config.data.data_dir={args.to}')
+      f'Train with {planned.flags} --config.data.data_dir={args.to}')
   return 0, {'folder': planned.folder, 'kept': kept, 'shards': shards}
 
 
