@@ -19,6 +19,12 @@ than the student; `teacher_resolution` sets another one. With labels=true, k-NN
 accuracy is measured from step 0 on. A tenth of the images is not trained on:
 `held_out/pooled` and `held_out/patches` are their distances from the teacher.
 
+A teacher often costs most of a step. `data prepare --teacher` computes its
+outputs once, and runs without `teacher` read them:
+
+    python main.py --workdir=runs/small --config=configs/distil.py:\
+data=mine:1.0.0,student=Ti/16 --config.data.data_dir=tfds
+
 Hardware: an accelerator that holds the teacher, or CPU cores for images of 32
 pixels. Expected result: not measured at scale; see docs/distillation.md. The
 optimizer, learning rate (for batches of 1,024) and cosine schedule are those of
@@ -32,15 +38,16 @@ from ml_collections import ConfigDict
 
 
 def get_config(
-    teacher: str, data: str, student: str = 'Ti/16', resolution: int = 224,
+    data: str, teacher: str = '', student: str = 'Ti/16', resolution: int = 224,
     teacher_resolution: int = 0, epochs: int = 100, batch_size: int = 256,
     labels: bool = False,
 ) -> ConfigDict:
   """Returns the config.
 
   Args:
-    teacher: weights of the teacher, or of several, joined by +.
     data: the images.
+    teacher: weights of the teacher, or of several, joined by +; '' for data
+      with stored outputs of teachers, which are not cropped again.
     student: variant of the model to train.
     resolution: size in pixels of the images that the student sees; a multiple
       of its patch size.
@@ -49,7 +56,8 @@ def get_config(
     batch_size: global batch size.
     labels: whether the images have labels, which only k-NN uses.
   """
-  teachers = teacher.split('+')
+  teachers = teacher.split('+') if teacher else []
+  random_ops = [{'op': 'inception_crop', 'area': [0.35, 1.0]}, {'op': 'flip'}]
   often = {'every': {'percent': 10}, 'split': 'train[90%:]'}
   evals: dict[str, Any] = {'held_out': {'name': 'objective', **often}}
   if labels:
@@ -61,8 +69,7 @@ def get_config(
       'model': {'variant': student},
       'data': {
           'source': data, 'split': 'train[:90%]', 'resolution': resolution,
-          'train_ops': [
-              {'op': 'inception_crop', 'area': [0.35, 1.0]}, {'op': 'flip'}],
+          'train_ops': random_ops if teacher else [{'op': 'resize'}],
           'cache_mib': 512,
       },
       'objective': {

@@ -169,6 +169,8 @@ SAMPLER = 'vit_jax.extras.mixture.class_sampler:build'
 EXCLUDE = 'vit_jax.extras.curation.exclude:from_dataset'
 # Groups of the examples of a split that `data prepare` wrote.
 GROUPS = 'vit_jax.extras.curation.group_files:read'
+# Outputs of teachers that `data prepare` stores.
+TEACHER_OUTPUTS = 'vit_jax.extras.distill.outputs:Outputs'
 # Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
 IMAGE_DECODER = 'vit_jax.extras.multichannel.decode:decode'
 # `data.mean=measured`: mean and standard deviation of training images.

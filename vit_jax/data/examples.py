@@ -29,6 +29,8 @@ def padding(
     row['label'] = np.full(config.max_labels, -1, np.int32)
   if dataset.masks:
     row[protocol.SEGMENTATION] = np.zeros(config.size, np.uint8)
+  for name, field in dataset.fields.items():
+    row[name] = np.zeros(field.shape, field.np_dtype)
   if config.unreadable == 'skip':
     row[unreadable_lib.KEY] = np.asarray(unreadable_lib.NONE)
   return row
@@ -73,7 +75,7 @@ class LoadExample:
       if not self.dataset.is_unlabelled:  # Labels may be -1.
         row['label'] = self._encode_label(example['label'])
       row['mask'] = np.asarray(1, np.float32)
-      return row
+      return row | {name: example[name] for name in self.dataset.fields}
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example after the operations."""
@@ -139,8 +141,9 @@ class LoadExample:
       cache, max_bytes = self.dataset.cache, self.config.cache_mib * 2**20
       example = cache.get(index) or self.dataset[index]
       image = self.config.decode(example['image'])
-      # Masks are not cached.
-      if max_bytes and index not in cache and not self.dataset.masks:
+      # Masks and fields are not cached.
+      if max_bytes and index not in cache and not (
+          self.dataset.masks or self.dataset.fields):
         pixels = ops_lib.pixels(image)
         if cache.num_bytes + pixels.nbytes <= max_bytes:
           cache[index] = {'image': pixels, 'label': example['label']}

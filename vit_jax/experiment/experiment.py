@@ -111,7 +111,8 @@ class Experiment:
       model = registry.load(registry.LORA).Adapted(model, config.lora)
     return objectives.Context(
         model=model, dataset=self.dataset, value_scale=config.data.value_scale,
-        teachers=self.teachers, class_counts=functools.cache(functools.partial(
+        teachers=self.teachers, data_config=config.data,
+        class_counts=functools.cache(functools.partial(
             parts.class_counts, config, self.dataset)))
 
   @property

@@ -43,12 +43,14 @@ class Context:
     class_counts: counts the training examples of each class.
     value_scale: normalises pixels in [0, 1].
     teachers: weights from `ObjectiveConfig.open_teachers`.
+    data_config: section `data`.
   """
   model: Any
   dataset: data.Metadata = data.Metadata(num_classes=0)
   class_counts: Callable[[], Int[np.ndarray, 'classes']] | None = None
   value_scale: value_scale_lib.ValueScale = value_scale_lib.ValueScale()
   teachers: tuple[Any, ...] = ()
+  data_config: data.DataConfig | None = None
 
   def apply(
       self, params: types.Params, pixels: Images,
@@ -191,12 +193,12 @@ class ObjectiveConfig:
     return self
 
   def with_labels(self, dataset: data.Dataset) -> data.Dataset:
-    """Returns the dataset with the labels that the objective needs.
+    """Returns the dataset with what the objective needs of its examples.
 
     Raises:
-      UserError: if it has none.
+      UserError: if they have no such labels.
     """
-    return dataset
+    return dataclasses.replace(dataset, fields={})
 
   def without_teacher(self) -> 'ObjectiveConfig':
     """Returns the objective for evaluation, which needs no teacher."""

@@ -157,7 +157,7 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
   kept = planned.all_shards[0].path
   written_at = kept.stat().mtime
   monkeypatch.setattr(
-      shards_lib, '_read_record', mock.Mock(side_effect=KeyboardInterrupt))
+      shards_lib, '_read_records', mock.Mock(side_effect=KeyboardInterrupt))
   with pytest.raises(KeyboardInterrupt):
     prepare.write(planned, runner='local', flags=[])
   with pytest.raises(ValueError, match='run the command again'):

@@ -154,12 +154,16 @@ def test_teachers_have_their_own_resolution_by_default():
 
 
 @pytest.mark.parametrize(('section', 'words'), [
-    ({}, 'needs the weights of teachers'),
     ({'teachers': ['x'], 'resolutions': [8, 8]}, '1 teachers, but 2 reso'),
     ({'teachers': ['x'], 'smooth_l1': 1.5}, 'smooth_l1 must be')])
 def test_a_wrong_section_is_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.parse({'name': 'distill_features', **section})
+
+
+def test_teachers_or_their_outputs_are_required():
+  with pytest.raises(ValueError, match=r'needs .*teachers=PATH.*--teacher='):
+    toy.build(objective={'name': 'distill_features'})
 
 
 def test_models_without_patches_need_no_weight_of_patches():

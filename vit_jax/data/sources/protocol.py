@@ -17,6 +17,7 @@ from vit_jax import registry
 from vit_jax.exceptions import UserError
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
+TEACHER = 'teacher_outputs'  # Start of the names of fields that hold them.
 _SHOWN = 20  # Folders without images in messages.
 NO_IMAGE_LABELS = 'Pixels have labels, images have none.'
 
@@ -97,6 +98,8 @@ class Metadata:
     without_images: class folders without an image that can be read, each with
       its other files: 'train/cat (12 .heic)'.
     planned: whether only sizes are known (`registry.PLANNED`).
+    fields: further arrays of each example, by name; each has `shape`,
+      `np_dtype` and `doc`, as a TFDS feature.
   """
   num_classes: int
   class_names: tuple[str, ...] | None = None
@@ -109,6 +112,7 @@ class Metadata:
   no_labels: str = ''
   without_images: tuple[str, ...] = ()
   planned: bool = False
+  fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def kind(self) -> Literal['none', 'regression', 'multi', 'single']:

@@ -73,8 +73,8 @@ class TfdsSource(protocol.Source):
       example = self.features.deserialize_example_np(
           self.records[index], decoders=self._skipped)
       image = example[self.image]
-      found = {'image': self.decode(image) if self.decode else image,
-               'label': self.read_label(example)}
+      found = {**example, 'label': self.read_label(example),
+               'image': self.decode(image) if self.decode else image}
     if _MASK in example:
       found[protocol.SEGMENTATION] = example[_MASK]
     if _FILE in example:  # ImageNet; other label sets refer to it.
@@ -175,12 +175,14 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
           label in features) else protocol.DatasetSplits(
               {}, num_classes=1, no_labels=f'{name} has no labels: its '
               f'features are {", ".join(features)}.')
+  fields = {name: features[name] for name in features
+            if name.startswith(protocol.TEACHER)}
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
           f'{name.partition(":")[0]} {split}', records,
-          _select(features, (facts.image, label, _MASK, _FILE)), facts.image,
-          _label_reader(opened, label), folder=os.fspath(folder),
+          _select(features, (facts.image, label, _MASK, _FILE, *fields)),
+          facts.image, _label_reader(opened, label), folder=os.fspath(folder),
           groups=registry.load(registry.GROUPS)(
               folder, split, len(records)) if (
               tfds_folders.GROUP in features) else None)
@@ -199,7 +201,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
     eval_split = split_strings.choose_eval_split(labelled)
   return dataclasses.replace(
       opened, splits=splits, eval_split=eval_split, unlabelled=unlabelled,
-      description='; '.join([
+      fields=fields, description='; '.join([
           *map(protocol.describe_unlabelled, unlabelled),
           *groups_lib.check_undivided(splits, where=name, divided='allow')]))
 

@@ -49,6 +49,8 @@ def add(
       splits, where=where, divided=config.divided_groups)
   return dataclasses.replace(
       trained, eval_split=split_strings.VAL, splits=splits,
+      fields={name: trained.fields[name] for name in trained.fields
+              if name in added.fields},
       unlabelled=tuple({*trained.unlabelled} - {split_strings.VAL}),
       without_images=trained.without_images + added.without_images,
       description='; '.join(filter(None, [

@@ -35,6 +35,7 @@ from vit_jax.extras.curation import scan as scan_lib
 from vit_jax.extras.curation import selection as selection_lib
 from vit_jax.extras.curation import shards as shards_lib
 from vit_jax.extras.curation import stored_images
+from vit_jax.extras.curation import taught as taught_lib
 
 _PLAN = '.plan.json'
 _UNREADABLE = 'unreadable.jsonl'
@@ -67,16 +68,28 @@ class Plan:
     """Shards of all splits."""
     return [shard for of_split in self.shards.values() for shard in of_split]
 
+  @property
+  def flags(self) -> str:
+    """Flags of a run on the dataset, without its folder."""
+    source, first = f'{self.name}:{self.version}', self.all_shards[0]
+    if not first.features.taught:
+      return f'--config.data.source={source}'
+    side = first.selection.config.size[0]
+    return f'--config=configs/distil.py:data={source},resolution={side}'
+
 
 def plan(
     settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,
     version: str, shard_bytes: int, shorter_side: int = 0,
+    taught: taught_lib.Taught | None = None,
 ) -> Plan:
   """Plans a dataset; reads a sample of each split.
 
   `settings` is a section `data`, whose `exclude`, `num_examples` and the like
   apply to the training split.
   Empty `splits` selects all splits. For the image format, see `stored_images`.
+  With `taught`, examples are crops with the outputs of teachers, several of
+  each training image and one of others.
 
   Raises:
     UserError: for a name or version that TFDS does not accept, a source
@@ -92,6 +105,10 @@ def plan(
     raise UserError(
         '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
         f'have {config.channels} channels of {config.dtype}. Remove it.')
+  if shorter_side and taught:
+    raise UserError(
+        '--shorter-side and --teacher exclude each other: images with outputs '
+        'of teachers are stored in the size of data.resolution. Remove one.')
   opened = open_source.open_splits(config)
   nonempty = [split for split, source in opened.splits.items() if len(source)]
   if not nonempty:
@@ -104,20 +121,23 @@ def plan(
           key: value for key, value in settings.items()
           if split in training or key not in selection_lib.SELECTION_KEYS})
       for split in chosen}
-  samples = {split: _sample(selection.open(), image_format)
+  samples = {split: _sample(selection, image_format, taught)
              for split, selection in selections.items()}
   features = shards_lib.infer_features(
       selections[chosen[0]].open(),
       [example for sample in samples.values() for example in sample],
-      image_format=image_format, label=known_datasets.facts(name).label)
+      image_format=image_format, label=known_datasets.facts(name).label,
+      taught=taught)
   folder = epath.Path(to).expanduser() / name / version
-  shards = {split: _shards(selection, samples[split], shard_bytes, str(folder),
-                           f'{name}-{split}', features)
+  shards = {split: _shards(
+      selection, samples[split], shard_bytes, str(folder), f'{name}-{split}',
+      features, crops=0 if taught is None else (
+          taught.crops if split in training else 1))
             for split, selection in selections.items()}
   return Plan(
       name, version, str(folder), shards,
       _digest_source(selections.values()), '; '.join(filter(None, [
-          opened.description, opened.no_labels,
+          opened.description, opened.no_labels, *_describe(taught, training),
           *(f'{split} has no examples and is not written'
             for split in opened.splits if split not in nonempty),
           'segmentation masks are not written' if any(
@@ -159,12 +179,18 @@ def begin(planned: Plan) -> int:
   return kept
 
 
-def write(planned: Plan, *, runner: str, flags: Sequence[str]) -> None:
-  """Writes all unfinished shards, in this process or on Beam."""
+def write(
+    planned: Plan, *, runner: str, flags: Sequence[str],
+    outputs: taught_lib.Outputs | None = None,
+) -> None:
+  """Writes all unfinished shards, in this process or on Beam.
+
+  `outputs` computes those of the teachers, which only this process does.
+  """
   if runner == beam_runner.LOCAL:
     for shard in rich.progress.track(
         planned.all_shards, 'writing shards', disable=not sys.stdout.isatty()):
-      shards_lib.write(shard)
+      shards_lib.write(shard, outputs)
     return
   with beam_runner.run(runner=runner, flags=flags) as (beam, pipeline):
     _ = (pipeline
@@ -260,24 +286,43 @@ def _training_splits(
   return found
 
 
+def _describe(
+    taught: taught_lib.Taught | None, training: Sequence[str],
+) -> list[str]:
+  if taught is None:
+    return []
+  crops = [f'{" and ".join(training)}: {taught.crops} crops of each image'
+           ] * (taught.crops > 1 and bool(training))
+  return [taught.summary, *crops]
+
+
 def _sample(
-    source: data.Dataset, image_format: stored_images.ImageFormat,
+    selection: selection_lib.Selection, image_format: stored_images.ImageFormat,
+    taught: taught_lib.Taught | None,
 ) -> list[dict[str, Any]]:
   """Returns evenly chosen examples, with images as they are stored."""
-  examples = []
+  source, found = selection.open(), []
   for i in scan_lib.spread(len(source), _SAMPLE):
     with contextlib.suppress(FileNotFoundError):  # Its shard reports it.
-      examples.append(source[i])
-  return [{**example, 'image': image_format.encode(example['image'])}
-          for example in examples]
+      found.append(source[i])
+  if taught is None:
+    return [{**example, 'image': image_format.encode(example['image'])}
+            for example in found]
+  # All are PNG of the same size: noise of it is an upper bound.
+  noise = np.random.default_rng(0).integers(
+      0, 256, selection.config.image_shape, np.uint8)
+  return [{**example, 'image': taught_lib.encode(noise)} for example in found]
 
 
 def _shards(
     selection: selection_lib.Selection, sample: Sequence[Mapping[str, Any]],
-    shard_bytes: int, folder: str, name: str, features: shards_lib.Features,
+    shard_bytes: int, folder: str, name: str, features: shards_lib.Features, *,
+    crops: int,
 ) -> tuple[shards_lib.Shard, ...]:
   """Returns shards of nearly equal numbers of examples."""
-  size = max(1, sum(len(example['image']) for example in sample))
+  extra = features.taught.num_bytes if features.taught else 0
+  size = max(1, crops) * max(1, sum(
+      len(example['image']) + extra for example in sample))
   per_shard = max(1, round(shard_bytes * len(sample) / size))
   total = len(selection.open())
   count = -(-total // per_shard)
@@ -285,7 +330,7 @@ def _shards(
   return tuple(
       shards_lib.Shard(
           selection, ends[i], ends[i + 1], folder,
-          f'{name}.{shards_lib.FORMAT}-{i:05}-of-{count:05}', features)
+          f'{name}.{shards_lib.FORMAT}-{i:05}-of-{count:05}', features, crops)
       for i in range(count))
 
 
@@ -304,9 +349,11 @@ def _digest_source(selections: Iterable[selection_lib.Selection]) -> str:
 def _dataset_info(
     planned: Plan, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
   """Returns dataset_info.json, as TFDS reads it."""
+  features = planned.all_shards[0].features
   return {
       'name': planned.name, 'version': planned.version,
-      'description': planned.all_shards[0].features.image_format.description,
+      'description': features.taught.summary if features.taught else (
+          features.image_format.description),
       'fileFormat': shards_lib.FORMAT, 'disableShuffling': True,
       'moduleName': 'vit_jax.extras.curation', 'splits': [{
           'name': split,

@@ -6,7 +6,7 @@ source. A shard gets its name once it is complete, so a restarted command keeps
 the shards that exist. A hidden JSON file beside each one holds its counts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -28,6 +28,7 @@ from vit_jax.data.splits import split_strings
 from vit_jax.exceptions import UserError
 from vit_jax.extras.curation import selection as selection_lib
 from vit_jax.extras.curation import stored_images
+from vit_jax.extras.curation import taught as taught_lib
 
 FORMAT = 'array_record'
 KEY, FILE_NAME = 'key', 'file_name'
@@ -43,6 +44,7 @@ class Features:
     encoding: 'jpeg' or 'png' if all images of a sample are, else ''.
     file_name: whether examples have a file name.
     groups: whether examples have groups.
+    taught: outputs of teachers that examples have.
   """
   label: str
   channels: int
@@ -50,6 +52,7 @@ class Features:
   file_name: bool
   groups: bool
   image_format: stored_images.ImageFormat
+  taught: taught_lib.Taught | None = None
 
   def write(self, folder: epath.Path, dataset: data.Dataset) -> None:
     """Writes features.json and the class names, as TFDS does."""
@@ -75,12 +78,17 @@ class Features:
       features[FILE_NAME] = tfds.features.Text()
     if self.groups:
       features[tfds_folders.GROUP] = tfds.features.Scalar(np.int64)
+    if self.taught:
+      features[self.taught.name] = tfds.features.Tensor(
+          shape=(self.taught.length,), dtype=np.float16, encoding='bytes',
+          doc=tfds.features.Documentation(desc=self.taught.declaration))
     tfds.features.FeaturesDict(features).save_config(folder)
 
 
 def infer_features(
     dataset: data.Dataset, sample: Sequence[Mapping[str, Any]], *,
     image_format: stored_images.ImageFormat, label: str | None,
+    taught: taught_lib.Taught | None = None,
 ) -> Features:
   """Returns the features of a dataset, inferred from a sample.
 
@@ -95,8 +103,10 @@ def infer_features(
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
       file_name=all(FILE_NAME in example for example in sample),
-      groups=split_strings.groups(dataset.source) is not None,
-      image_format=image_format)
+      # The crops of an image are never divided.
+      groups=(split_strings.groups(dataset.source) is not None
+              or (taught is not None and taught.crops > 1)),
+      image_format=image_format, taught=taught)
 
 
 def _header(image: bytes) -> tuple[str, str]:
@@ -110,13 +120,19 @@ def _header(image: bytes) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """Examples `first` to `last - 1` of a split, and the file for them."""
+  """Examples `first` to `last - 1` of a split, and the file for them.
+
+  Attributes:
+    crops: crops of each image to store, with outputs of teachers; 0 stores the
+      images.
+  """
   selection: selection_lib.Selection
   first: int
   last: int
   folder: str
   name: str
   features: Features
+  crops: int = 0
 
   @property
   def path(self) -> epath.Path:
@@ -134,8 +150,10 @@ def finished(shard: Shard) -> dict[str, Any] | None:
   return untrusted.read_json(shard.facts_path) if shard.path.exists() else None
 
 
-def write(shard: Shard) -> None:
+def write(shard: Shard, outputs: taught_lib.Outputs | None = None) -> None:
   """Writes the readable examples of a shard, unless it is finished.
+
+  `outputs` computes those of the teachers, if any.
 
   Raises:
     UserError: naming an example that cannot be stored.
@@ -144,8 +162,8 @@ def write(shard: Shard) -> None:
     return
   from array_record.python import array_record_module
   load = examples.LoadExample(
-      shard.selection.open(), shard.selection.config, train=False)
-  num_examples = num_bytes = 0
+      shard.selection.open(), shard.selection.config, train=shard.crops > 1)
+  num_bytes = 0
   unreadable: list[unreadable_lib.Unreadable] = []
   written: list[int] = []
   with atomic_files.create(shard.path) as path:
@@ -154,20 +172,20 @@ def write(shard: Shard) -> None:
         str(path), 'group_size:1')) as writer:
       for records, failed in decode.read_chunks(
           range(shard.first, shard.last),
-          functools.partial(_read_record, load, shard.features),
-          errors=(unreadable_lib.UnreadableError,)):
+          functools.partial(_read_records, load, shard),
+          errors=(unreadable_lib.UnreadableError,),
+          size=max(1, decode.CHUNK // max(1, shard.crops))):
         unreadable += [
             unreadable_lib.Unreadable(
                 shard.selection.name, load.dataset.source.key(index),
                 str(error)) for index, error in failed]
-        for index, record in records:
+        for index, record in _serialize(records, shard.features, outputs):
           written.append(index)
           writer.write(record)
           num_bytes += len(record)
-        num_examples += len(records)
     # First, because the shard counts as finished once it has its name.
     atomic_files.write_json(shard.facts_path, {
-        'examples': num_examples, 'record_bytes': num_bytes,
+        'examples': len(written), 'record_bytes': num_bytes,
         'groups': _groups(load, written) if shard.features.groups else [],
         'unreadable': [dataclasses.asdict(one) for one in unreadable]})
 
@@ -182,18 +200,56 @@ def _groups(
   return found.view(np.int64).tolist()  # Records have no unsigned numbers.
 
 
-def _read_record(
-    load: examples.LoadExample, features: Features, index: int) -> bytes:
-  """Returns the record of an example; raises as training would."""
-  from tensorflow_datasets.proto import tf_example_pb2
-  dataset = load.dataset
+def _read_records(
+    load: examples.LoadExample, shard: Shard, index: int,
+) -> list[tuple[Any, np.ndarray]]:
+  """Returns the records and pixels of an example; raises as training would.
+
+  Records of images that are stored as they are have no pixels.
+  """
+  dataset, taught = load.dataset, shard.features.taught
   with dataset.naming(index, kind=unreadable_lib.UnreadableError):
     example = dataset[index]
-    image = features.image_format.encode(example['image'])
-    load.config.decode(image)
+    if taught is None:
+      image = shard.features.image_format.encode(example['image'])
+      load.config.decode(image)
+      found = [(image, np.empty(0))]
+    else:
+      crops = [taught.crop(
+          load, example['image'], key=dataset.source.key(index), number=number)
+               for number in range(shard.crops)]
+      found = [(taught_lib.encode(crop), crop) for crop in crops]
+  return [(_record(load, shard.features, index, {**example, 'image': image}),
+           pixels) for image, pixels in found]
+
+
+def _serialize(
+    read: Iterable[tuple[int, list[tuple[Any, np.ndarray]]]],
+    features: Features, outputs: taught_lib.Outputs | None,
+) -> list[tuple[int, bytes]]:
+  """Returns index and serialised record of examples, with outputs if any."""
+  rows = [(index, record, pixels)
+          for index, found in read for record, pixels in found]
+  if features.taught and rows:
+    assert outputs is not None
+    vectors = outputs(np.stack([pixels for _, _, pixels in rows]))
+    for (_, record, _), vector in zip(rows, vectors, strict=True):
+      record.features.feature[features.taught.name].bytes_list.value.append(
+          vector.astype(np.float16).tobytes())
+  return [(index, record.SerializeToString(deterministic=True))
+          for index, record, _ in rows]
+
+
+def _record(
+    load: examples.LoadExample, features: Features, index: int,
+    example: Mapping[str, Any],
+) -> Any:
+  """Returns the record of an example, with its image as it is stored."""
+  from tensorflow_datasets.proto import tf_example_pb2
+  dataset = load.dataset
   message = tf_example_pb2.Example()
   feature = message.features.feature
-  feature['image'].bytes_list.value.append(image)
+  feature['image'].bytes_list.value.append(example['image'])
   values = np.atleast_1d(np.asarray(example['label']))
   if dataset.targets:
     feature[features.label].float_list.value.extend(
@@ -209,4 +265,4 @@ def _read_record(
   if features.groups:
     feature[tfds_folders.GROUP].int64_list.value.extend(
         _groups(load, [index]))
-  return message.SerializeToString(deterministic=True)
+  return message

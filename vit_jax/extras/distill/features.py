@@ -29,19 +29,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 import optax
 
+from vit_jax import data
 from vit_jax import exceptions
 from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax.exceptions import UserError
+from vit_jax.extras.distill import cached
 from vit_jax.extras.distill import teachers as teachers_lib
 from vit_jax.models import feature_layers
 from vit_jax.models import model_config
 from vit_jax.objectives import objective
 
 Vectors = Float[Array, 'batch *grid outputs']
-Features = dict[str, Float[Array, 'batch ...']]
-POOLED, PATCHES = 'pooled', 'patches'
+POOLED, PATCHES = cached.POOLED, cached.PATCHES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,9 @@ class FeaturesConfig(objective.ObjectiveConfig):
 
   Attributes:
     name: 'distill_features'.
-    teachers: weights of the teachers, in any format that `vit_jax.load` reads.
+    teachers: weights of the teachers, in any format that `vit_jax.load` reads;
+      by default those whose outputs `data prepare --teacher` stored with the
+      images, which then do not run.
     which: 'latest' or 'best' checkpoint of teachers that are workdirs.
     resolutions: size in pixels of the images that each teacher sees; by default
       the one of its weights. Fewer pixels cost less.
@@ -67,10 +70,6 @@ class FeaturesConfig(objective.ObjectiveConfig):
   smooth_l1: float = 0.1
 
   def __post_init__(self):
-    if not self.teachers:
-      raise UserError(
-          'distill_features needs the weights of teachers: '
-          '--config.objective.teachers=PATH, or several with commas.')
     if self.resolutions and len(self.resolutions) != len(self.teachers):
       raise UserError(
           f'There are {len(self.teachers)} teachers, but '
@@ -79,6 +78,40 @@ class FeaturesConfig(objective.ObjectiveConfig):
     fields.check_range(self, 'resolutions', low=1)
     fields.check_range(self, 'patch_weight')
     fields.check_range(self, 'smooth_l1', most=1)
+
+  def with_labels(self, dataset: data.Dataset) -> data.Dataset:
+    return dataset  # With the outputs of teachers.
+
+  def resolve(self, dataset: data.Metadata) -> 'FeaturesConfig':
+    stored = cached.find(dataset)
+    if stored:
+      return self._with(stored)
+    if not self.teachers:
+      raise UserError(
+          'distill_features needs the weights of teachers: '
+          '--config.objective.teachers=PATH, or several with commas. Or train '
+          'on data with their outputs: `data prepare --teacher=PATH`.')
+    return self
+
+  def _with(self, stored: cached.Stored) -> 'FeaturesConfig':
+    """Returns the section for stored outputs; raises if it contradicts."""
+    found = tuple(teacher.address for teacher in stored.teachers)
+    sides = tuple(teacher.resolution[0] for teacher in stored.teachers)
+    for name, value in (('teachers', found), ('resolutions', sides)):
+      if getattr(self, name) not in ((), value):
+        raise UserError(
+            f'objective.{name} is {",".join(map(str, getattr(self, name)))}, '
+            f'but the data hold outputs for the {name} '
+            f'{",".join(map(str, value))}. Remove it to use these, prepare the '
+            'images again with `data prepare --teacher`, or train on the '
+            'source of the images.')
+    missing = [one.address for one in stored.teachers if not one.patches]
+    if self.patch_weight and missing:
+      raise UserError(
+          f'The data hold no patch features of {", ".join(missing)}. Use '
+          '--config.objective.patch_weight=0, or prepare the images again.')
+    return _Cached(**{
+        **vars(self), 'teachers': found, 'resolutions': sides})
 
   def open_teachers(self, open_one: Callable[..., Any]) -> tuple[Any, ...]:
     """Returns the teachers for images of their resolutions."""
@@ -128,6 +161,25 @@ class _Untaught(FeaturesConfig):
   def _check(self, model: model_config.ModelConfig) -> None:
     del model
 
+  def with_labels(self, dataset: data.Dataset) -> data.Dataset:
+    return objective.ObjectiveConfig.with_labels(self, dataset)
+
+  def resolve(self, dataset: data.Metadata) -> FeaturesConfig:
+    return self
+
+
+class _Cached(FeaturesConfig):
+  """The objective of data with the outputs of its teachers."""
+
+  def open_teachers(self, open_one: Callable[..., Any]) -> tuple[Any, ...]:
+    return ()
+
+  def build(self, context: objective.Context) -> objective.Objective:
+    stored = cached.find(context.dataset)
+    if stored and context.data_config:
+      stored.check_images(context.data_config)
+    return FeatureLoss(self, context, stored)
+
 
 class FeatureLoss(objective.Objective):
   """Loss of a model with teachers.
@@ -136,9 +188,11 @@ class FeatureLoss(objective.Objective):
   of representations, and 'patches', unless they have no weight.
   """
 
-  def __init__(self, config: FeaturesConfig, context: objective.Context):
-    """Initialises the loss."""
-    self._config, self._context = config, context
+  def __init__(
+      self, config: FeaturesConfig, context: objective.Context,
+      stored: cached.Stored | None = None):
+    """Initialises the loss; `stored` outputs replace those of teachers."""
+    self._config, self._context, self._stored = config, context, stored
     self.metrics = metrics.names(config.metrics())
 
   def extra_params(
@@ -146,41 +200,41 @@ class FeatureLoss(objective.Objective):
       images: jax.ShapeDtypeStruct,
   ) -> dict[str, Any]:
     """Returns zeros for the teachers, and the projections; all are boxed."""
-    teachers = self._context.teachers
-    if not teachers:
+    teachers, stored = self._context.teachers, self._stored
+    batch = {'image': jax.ShapeDtypeStruct(images.shape, 'float32')}
+    if stored:
+      batch[stored.name] = jax.ShapeDtypeStruct(
+          (images.shape[0], stored.length), 'float16')
+    targets = jax.eval_shape(self.targets, {objective.TEACHER: {
+        str(number): teacher.shapes
+        for number, teacher in enumerate(teachers)}}, batch)
+    if not targets:
       return {}
-    pixels = jax.ShapeDtypeStruct(images.shape, 'float32')
-    own = jax.eval_shape(self._own, nn.unbox(params), pixels, None)
-    result: dict[str, Any] = {
-        objective.TEACHER: teachers_lib.params(teachers),
-        objective.PROJECTOR: {}}
-    for number, teacher in enumerate(teachers):
-      theirs = jax.eval_shape(
-          lambda *args, teacher=teacher: self._taught(teacher, *args),
-          teacher.shapes, pixels)
-      result[objective.PROJECTOR][str(number)] = {
-          name: _projection(
-              jax.random.fold_in(jax.random.fold_in(key, number), kind),
-              own[name].shape[-1], theirs[name].shape[-1])
-          for kind, name in enumerate(self.metrics)}
-    return result
+    own = jax.eval_shape(self._own, nn.unbox(params), batch['image'], None)
+    projections = {
+        str(number): {
+            name: _projection(
+                jax.random.fold_in(jax.random.fold_in(key, number), kind),
+                own[name].shape[-1], theirs[name].shape[-1])
+            for kind, name in enumerate(self.metrics)}
+        for number, theirs in enumerate(targets)}
+    return {objective.PROJECTOR: projections, **(
+        {objective.TEACHER: teachers_lib.params(teachers)} if teachers else {})}
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
       train: bool = True,
   ) -> objective.Losses:
-    teachers = self._context.teachers
+    targets = self.targets(params, batch)
     own = self._own(params, batch['image'], key, train=train)
     terms = {name: jnp.zeros(len(batch['image'])) for name in self.metrics}
-    for number, teacher in enumerate(teachers):
-      taught = self._taught(
-          teacher, params[objective.TEACHER][str(number)], batch['image'])
+    for number, taught in enumerate(targets):
       for name, layer in params[objective.PROJECTOR][str(number)].items():
         share = self._config.smooth_l1 if name == PATCHES else 0.0
         terms[name] += distance(
             own[name] @ layer['kernel'] + layer['bias'],
             match_grid(taught[name], own[name].shape),
-            smooth_l1=share) / len(teachers)
+            smooth_l1=share) / len(targets)
     loss = terms[POOLED]
     if PATCHES in terms:
       loss += self._config.patch_weight * terms[PATCHES]
@@ -189,15 +243,25 @@ class FeatureLoss(objective.Objective):
   def _own(
       self, params: types.Params, images: objective.Images,
       key: PRNGKeyArray | None, **options: Any,
-  ) -> Features:
+  ) -> cached.Features:
     """Returns the features of the model."""
     return self._features(
         self._context.apply(params, images, key, **options),
         self._context.model.config, images.shape[1:3])
 
+  def targets(
+      self, params: types.Params, batch: types.Batch) -> list[cached.Features]:
+    """Returns the features of each teacher."""
+    if self._stored:
+      return self._stored.read(batch)
+    return [
+        self._taught(teacher, params[objective.TEACHER][str(number)],
+                     batch['image'])
+        for number, teacher in enumerate(self._context.teachers)]
+
   def _taught(
       self, teacher: Any, params: types.Params, images: objective.Images,
-  ) -> Features:
+  ) -> cached.Features:
     """Returns the features of a teacher."""
     return self._features(
         teachers_lib.outputs(teacher, params, images), teacher.config,
@@ -206,7 +270,7 @@ class FeatureLoss(objective.Objective):
   def _features(
       self, outputs: Mapping[str, Any], config: model_config.ModelConfig,
       size: tuple[int, ...],
-  ) -> Features:
+  ) -> cached.Features:
     found = {POOLED: outputs['representation'].astype(jnp.float32)}
     if PATCHES in self.metrics:
       found[PATCHES] = feature_layers.extract(

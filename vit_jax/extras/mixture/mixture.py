@@ -203,7 +203,9 @@ def unite(
       class_names=names or None, targets=first.targets * (not no_labels),
       no_labels=no_labels, eval_split='test' if test else 'train',
       held_out=any(one.held_out for one in opened.values()), unlabelled=(),
-      planned=planned,
+      planned=planned, fields={
+          name: field for name, field in first.fields.items()
+          if all(name in one.fields for one in opened.values())},
       description='; '.join(filter(None, [
           *(one.description for one in opened.values()),
           'test: ' * bool(test) + ' + '.join(

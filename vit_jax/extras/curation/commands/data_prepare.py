@@ -10,6 +10,7 @@ from etils import epy
 
 from vit_jax import fields
 from vit_jax.extras.curation.commands import flags
+from vit_jax.extras.curation.commands import teacher_flags
 
 with epy.lazy_imports():
   from vit_jax import console
@@ -44,6 +45,7 @@ def add_to(tasks: argparse._SubParsersAction) -> None:
       help='reduce images whose shorter side has more than N pixels, and store '
       'them as JPEG if they were JPEG, otherwise as PNG (default: store all '
       'files unchanged)')
+  teacher_flags.add_to(parser)
   flags.add(parser, '--runner', '--runner-flags')
   parser.set_defaults(run_task=run)
 
@@ -53,16 +55,18 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   fields.check_range(args, 'shard_mib', low=1)
   beam_runner.load(args.runner)  # Raises if it is not installed.
   start = time.monotonic()
+  settings = flags.data_overrides(args)
   with image_files.ignore_pillow_warnings():
+    taught, outputs = teacher_flags.open_outputs(args, settings)
     planned = prepare.plan(
-        flags.data_overrides(args),
-        splits=[split for split in args.splits.split(',') if split],
-        to=args.to, name=args.name,
-        version=args.version, shard_bytes=args.shard_mib * 2**20,
-        shorter_side=args.shorter_side)
+        settings, splits=[name for name in args.splits.split(',') if name],
+        to=args.to, name=args.name, version=args.version,
+        shard_bytes=args.shard_mib * 2**20,
+        shorter_side=args.shorter_side, taught=taught)
     kept = prepare.begin(planned)
     _print_plan(planned, kept)
-    prepare.write(planned, runner=args.runner, flags=args.runner_flags)
+    prepare.write(planned, runner=args.runner, flags=args.runner_flags,
+                  outputs=outputs)
     shards, unreadable = prepare.finish(planned)
   if unreadable:
     console.print_lines(unreadable)
@@ -74,8 +78,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       f'Wrote {planned.folder}: {counts} examples, '
       f'{console.format_bytes(size)}, in '
       f'{console.format_secs(time.monotonic() - start)}\n'
-      f'Train with --config.data.source={planned.name}:{planned.version} '
-      f'--config.data.data_dir={args.to}')
+      f'Train with {planned.flags} --config.data.data_dir={args.to}')
   return 0, {'folder': planned.folder, 'kept': kept, 'shards': shards}
 
 
