@@ -1,4 +1,4 @@
-"""Fine-tuning with the settings of the paper (table 4).
+"""Fine-tuning: the paper's settings (table 4), and a recipe for own images.
 
     python main.py --config=configs/finetune.py:dataset=cifar10 \
         --workdir=runs/cifar10 --config.init.checkpoint=runs/b16 \
@@ -13,6 +13,11 @@ For your own images in class folders:
 
     python main.py --config=configs/finetune.py:dataset=/my/images \
         --workdir=runs/mine --config.init.checkpoint=runs/b16
+
+Data that are not in table 4 use the method 'adam': Adam with layer-wise
+learning-rate decay, 20 epochs in batches of 32, chosen on development splits
+(docs/training.md). `:method=full` is the paper's SGD with the learning rates of
+CIFAR, and `:method=few` takes 200 steps, for some 25 images per class.
 
 For ImageNet as in table 2, use `:dataset=imagenet2012,resolution=512` for L/16
 and resolution=518 for H/14; both enable weight averaging. Accuracy of such a
@@ -34,9 +39,7 @@ without: to repeat it, set
 `--config.data.eval_ops='[{"op": "resize", "antialias": false}]'`, and the same
 for `train_ops`.
 
-A single run uses the third of the four learning rates. Datasets that are not in
-table 4 use 20 epochs and the learning rates of CIFAR. For some 25 images per
-class, `:method=few` is better (docs/training.md).
+A single run uses the third of the four learning rates.
 """
 
 from ml_collections import ConfigDict
@@ -58,13 +61,15 @@ TABLE_4 = {
 OTHERS = ({'epochs': 20}, CIFAR_RATES, 10, 'train')
 
 # The paper's fine-tuning; Adam with layer-wise learning-rate decay of 0.75
-# (arXiv 2106.08254), chosen on development splits of few images; linear probe
-# of the frozen representation; SGD with that decay; low-rank adapters of
-# attention (arXiv 2106.09685).
+# (arXiv 2106.08254), for all and for few images; linear probe of the frozen
+# representation; SGD with that decay; low-rank adapters of attention (arXiv
+# 2106.09685).
 SGD = {'name': 'sgd', 'momentum': 0.9}
+ADAM = {'name': 'adam', 'weight_decay': 0.05, 'layer_decay': 0.75}
 METHODS = {
     'full': SGD,
-    'few': {'name': 'adam', 'weight_decay': 0.05, 'layer_decay': 0.75},
+    'adam': ADAM,
+    'few': ADAM,
     'probe': {**SGD, 'frozen': [r'(?!head/).*']},
     'layer_decay': {**SGD, 'layer_decay': 0.75},
     'lora': {'name': 'adam', 'frozen': [r'(?!head/|lora/).*']},
@@ -76,7 +81,7 @@ GENTLE = ({'op': 'inception_crop', 'area': [0.4, 1.0]}, {'op': 'flip'})
 
 def get_config(
     model: str = '', dataset: str = 'cifar10', resolution: int = 0,
-    batch_size: int = 0, method: str = 'full', rank: int = 8,
+    batch_size: int = 0, method: str = '', rank: int = 8,
 ) -> ConfigDict:
   """Returns the fine-tuning config.
 
@@ -87,37 +92,41 @@ def get_config(
       uses that of the weights in `init.checkpoint`; for the datasets of table 4
       384, rounded up to a multiple of the patch size of `model` (392 for
       'H/14').
-    batch_size: global batch size; 0 is 32 with the method 'few', else 512.
-    method: 'full', 'few', 'probe', 'layer_decay' or 'lora'.
+    batch_size: global batch size; 0 is 32 with the methods 'adam' and 'few',
+      else 512.
+    method: 'full', 'adam', 'few', 'probe', 'layer_decay' or 'lora'; '' is
+      'full' for the datasets of table 4, else 'adam'.
     rank: rank of the adapters of 'lora'.
   """
+  name = pretrain.without_version(dataset)
+  method = method or ('full' if name in TABLE_4 else 'adam')
   if method not in METHODS:
     raise ValueError(
         f'Unknown method {method!r}. Known: {", ".join(METHODS)}.')
-  name, few = pretrain.without_version(dataset), method == 'few'
+  gentle = METHODS[method] is ADAM
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
   size = resolution or (usual_resolution(model) if name in TABLE_4 else 'auto')
   if METHODS[method]['name'] == 'adam':
     rates = ADAM_RATES
-  if few:
+  if method == 'few':
     total = {'steps': 200}
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
   averaged = name == 'imagenet2012' and size >= 512
   return ConfigDict({
       'total': total,
-      'batch_size': batch_size or (32 if few else 512),
+      'batch_size': batch_size or (32 if gentle else 512),
       'averaging': 0.9999 if averaged else None,
       'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': split, 'resolution': size,
-          'train_ops': [*(GENTLE if few else pretrain.CROP_AND_FLIP)],
+          'train_ops': [*(GENTLE if gentle else pretrain.CROP_AND_FLIP)],
           'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },
       'optimizer': {
           'momentum_dtype': 'bfloat16',
           'learning_rate': rates[2], 'clip_norm': 1.0,
           'schedule': {
-              'name': 'cosine', 'warmup': {'percent': 10 if few else 5}},
+              'name': 'cosine', 'warmup': {'percent': 10 if gentle else 5}},
           **METHODS[method],
       },
       'lora': {'rank': rank if method == 'lora' else 0},

@@ -69,9 +69,8 @@ def build(
     to_steps: converts a duration to a number of steps.
 
   Raises:
-    UserError: if a rule matches no parameter, every parameter is frozen,
-      `layer_decay` has no layers, the warm-up is longer than the run, or Optax
-      refuses its arguments.
+    UserError: if a rule matches no parameter, every parameter is frozen, the
+      warm-up is longer than the run, or Optax refuses its arguments.
   """
   schedule = schedules.build(
       config.schedule, peak=config.learning_rate, total_steps=total_steps,

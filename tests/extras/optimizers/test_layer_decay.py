@@ -57,6 +57,12 @@ def test_adapters_have_the_learning_rate_of_their_layer():
     assert tree_['encoder']['layers']['kernel'].ravel().tolist() == [0.25, 0.5]
 
 
+def test_a_resnet_has_one_rate_up_to_its_last_norm():
+  names = ('backbone', 'final_norm', 'head')
+  assert layer_decay.multipliers(dict.fromkeys(names, np.ones(2)), 0.5) == dict(
+      zip(names, (0.5, 1, 1), strict=True))
+
+
 @pytest.mark.parametrize(('frozen', 'decay', 'layers'), [
     (1, None, [0, 1, 1]), (2, 0.5, [0, 0, 0.5]), (3, None, [0, 0, 0])])
 def test_first_layers_and_embeddings_may_be_frozen(frozen, decay, layers):

@@ -65,7 +65,7 @@ CONSTANT = {'schedule': {'name': 'constant'}}
      "optimizer.factored: the rule '.*/kernels' matches no parameter."),
     ('adam', {'params': LAYERS, 'frozen_layers': 4},
      'frozen_layers is 4, but the model has 3 layers'),
-    ('adam', {'layer_decay': 0.75}, 'no Transformer layers'),
+    ('adam', {'frozen_layers': 1}, 'model has 0 layers'),
     ('schedule_free', {},
      "schedule.name is 'linear', but schedule_free needs 'constant'."),
     ('schedule_free', {**CONSTANT, 'beta1': 0.0}, 'beta1 must be above 0')])

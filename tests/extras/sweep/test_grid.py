@@ -19,7 +19,8 @@ from vit_jax.extras.sweep import sweep as sweep_lib
 from vit_jax.weights import open as open_lib
 
 ROOT = pathlib.Path(__file__).parents[3]
-FINETUNE = f'{ROOT}/configs/finetune.py:dataset=digits,resolution=16'
+FINETUNE = (
+    f'{ROOT}/configs/finetune.py:dataset=digits,resolution=16,method=full')
 
 
 def test_the_model_of_an_open_config_can_be_swept():

@@ -6,7 +6,8 @@ With decay d and `depth` layers, the learning rate is multiplied by
                       positions that all layers share
     d^(depth - i)     layer i = 0 ... depth - 1
     d^(depth + 1)     embeddings: patches, positions, class token,
-                      distillation token, registers and the ResNet of a hybrid
+                      distillation token, registers and the ResNet of a hybrid,
+                      or a whole ResNet up to its last norm (depth 0)
 
 as in BEiT (arXiv 2106.08254, appendix) and MAE (arXiv 2111.06377, appendix
 A.2), which number the embeddings 0, layer i as i + 1 and the rest depth + 1.
@@ -41,20 +42,10 @@ def multipliers(params: Any, decay: float, *, frozen: int = 0) -> Any:
   positions that enter them, are 0.
 
   Raises:
-    UserError: if there are no stacked layers, as in a ResNet, or fewer than
-      `frozen`.
+    UserError: if there are fewer stacked layers than `frozen`.
   """
-  depths = {leaf.shape[0] for name, leaf in tree.flatten(params).items()
-            if name.removeprefix(_ADAPTERS).startswith(STACKED)}
-  if not depths:
-    raise UserError(
-        f'optimizer.{"frozen_layers" if frozen else "layer_decay"} is '
-        f'{frozen or f"{decay:g}"}, but the model has no Transformer '
-        f'layers (parameters {STACKED}...). Leave it out, or use '
-        'optimizer.learning_rate_rules. Parameters begin with: '
-        f'{", ".join(sorted(params))}.')
-  assert len(depths) == 1, depths
-  depth = depths.pop()
+  depth, = {leaf.shape[0] for name, leaf in tree.flatten(params).items()
+            if name.removeprefix(_ADAPTERS).startswith(STACKED)} or {0}
   if frozen > depth:
     raise UserError(
         f'optimizer.frozen_layers is {frozen}, but the model has {depth} '
