@@ -4,8 +4,7 @@
         --config=configs/augreg.py:model=S/16,dataset=imagenet21k,aug=light1 \
         --config.data.data_dir=gs://bucket/tfds
 
-Hardware: TPUs with memory for 4,096 images of 224 x 224, or fewer with gradient
-accumulation.
+Hardware: as for configs/pretrain.py.
 Expected top-1 accuracy in % after 300 epochs on imagenet21k and fine-tuning on
 ImageNet at 384 pixels (cited: the table of recommended checkpoints of
 github.com/google-research/vision_transformer; R50+L/32 uses regularize=true;

@@ -10,8 +10,7 @@ Fine-tuning drops the prediction layer:
         --workdir=gs://bucket/mpp_imagenet \
         --config.init.checkpoint=gs://bucket/mpp
 
-Hardware: TPUs with memory for 4,096 images of 224 x 224, or fewer with gradient
-accumulation. Labels are not used.
+Hardware: as for configs/pretrain.py. Labels are not used.
 Expected top-1 accuracy of ViT-B/16 fine-tuned on ImageNet: 79.9 %, 2 points
 more than from scratch (cited: arXiv 2010.11929, section 4.6). Not measured
 here; configs/masked_patch_small.py has small-scale measurements.

@@ -5,10 +5,9 @@
 
 `source` holds images/ and masks/ (docs/data.md), or is a TFDS dataset with
 masks; the classes are the mask values 0, 1, .... A decoder of transposed
-convolutions predicts the classes of pixels from the patch tokens. All weights
-are trained; `train=decoder` keeps the backbone as it is, and `train=lora`
-adapts it. Images are resized to height x width, and the metrics are those of
-the images and masks at their own size.
+convolutions predicts the classes of pixels from the patch tokens. Images are
+resized to height x width, and the metrics are those of the images and masks at
+their own size.
 
 Hardware: 2 CPU cores, for `photos` with images of 96 x 128. Measured results
 are in docs/segmentation.md. For a ViT-S/14, use for example

@@ -11,17 +11,13 @@ run takes one of them:
 
     python main.py --config=configs/vtab.py:task=dtd --workdir=runs/dtd ...
 
-`--grid optimizer.learning_rate=0.003,0.01` chooses a learning rate for each
-task on the benchmark's 200 validation images.
-
 The settings are those of arXiv 2010.11929, table 4 and appendix B.1.1: 2,500
 steps with learning rate 0.01 on the 800 + 200 images of each task, at 384
 pixels. As in the benchmark's script, images are resized without crops and
 flips, because some labels depend on position. The paper follows arXiv
 1912.11370, which uses crops and flips for tasks whose labels allow it.
 
-Hardware (an estimate): a TPU v3-8 for B/16 at 384 pixels, or less with gradient
-accumulation.
+Hardware: as for configs/finetune.py.
 Expected mean of the 19 tasks: L/16 from ImageNet-21k 72.72 +- 0.21 %, H/14 from
 JFT 77.63 +- 0.23 % (cited: arXiv 2010.11929, table 2). Not measured here.
 """

@@ -9,6 +9,7 @@ at the end of its page. configs/README.md is the list of configs.
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
+import itertools
 import pathlib
 import typing
 from typing import Any
@@ -19,8 +20,10 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
 from vit_jax.extras.keys import reference
+from vit_jax.extras.sweep import config as sweep_config
 from vit_jax.models import factory
 from vit_jax.models import model_config
+from vit_jax.objectives import objective
 from vit_jax.optim import config as optim_config
 
 PATH = pathlib.Path(__file__).with_name('config.md')
@@ -29,12 +32,13 @@ CONFIGS = PATH.parents[1] / 'configs' / 'README.md'
 LEAVES = {PATH.with_name(f'{page}.md'): leaves for page, leaves in {
     'distillation': ['distill'], 'evaluation': ['diagnostics', 'probe'],
     'models': ['zoo', 'cards'], 'segmentation': ['segmentation'],
-    'self_supervised': ['lejepa'], 'training': ['optimizers'],
+    'self_supervised': ['lejepa'], 'sweeps': ['sweep'],
+    'training': ['optimizers'],
 }.items()}
-_MARK = '<!-- Keys, by python -m docs.config_reference -->'
+MARK = '<!-- Keys, by python -m docs.config_reference -->'
 # Records that all others of their section extend.
-_COMMON = (
-    optim_config.CommonConfig, evals.EvaluatorConfig, model_config.ModelConfig)
+_COMMON = (optim_config.CommonConfig, objective.ObjectiveConfig,
+           evals.EvaluatorConfig, model_config.ModelConfig)
 _INTRODUCTION = """# Config keys
 
 ```bash
@@ -49,12 +53,14 @@ one unit: `{'steps': N}`, `{'examples': N}`, `{'epochs': N}` or
 `{'percent': N}` of the run; as a flag, `--config.total.epochs=90`. NAME in
 `evals.NAME` is any name that you choose.
 
-The table "`optimizer` of all names" lists keys that every optimizer has. More
-keys are at the end of the pages on [training](training.md) (optimizers),
+The `name` of an optimizer, evaluator, objective or model selects its keys. The
+table "`optimizer` of all names" lists those that every optimizer has; a table
+with several names lists those that they share. More keys are at the end of the
+pages on [training](training.md) (optimizers),
 [distillation](distillation.md), [self-supervision](self_supervised.md),
-[segmentation](segmentation.md), [evaluation](evaluation.md), and
-[today's backbones and model cards](models.md). `python -m
-docs.config_reference` writes all of these lists.
+[segmentation](segmentation.md), [evaluation](evaluation.md),
+[sweeps](sweeps.md), and [today's backbones and model cards](models.md).
+`python -m docs.config_reference` writes all of these lists.
 """
 _CONFIGS = """# Configs
 
@@ -96,9 +102,11 @@ def markdown() -> str:
 
 def with_keys(page: str, leaves: Iterable[str]) -> str:
   """Returns the page of leaves, which ends with their keys."""
-  text = page.partition(_MARK)[0].rstrip()
-  return '\n'.join([text, '', f'{_MARK}\n', '## Config keys\n', *(
-      f'#{table}' for leaf in leaves for table in _tables(leaf))])
+  text = page.partition(MARK)[0].rstrip()
+  return '\n'.join([
+      text, '', MARK, '', '## Config keys', '',
+      'Other keys are in [config.md](config.md).', '', *(
+          f'#{table}' for leaf in leaves for table in _tables(leaf))])
 
 
 def _sections() -> dict[str, tuple[Any, ...]]:
@@ -112,27 +120,58 @@ def _sections() -> dict[str, tuple[Any, ...]]:
       'evals': (evals.EvaluatorConfig, *(
           evals.config_type(name, where='evals')
           for name in registry.EVALUATORS)),
-      'objective': tuple(map(objectives.config_type, registry.OBJECTIVES)),
+      'objective': (objective.ObjectiveConfig, *map(
+          objectives.config_type, registry.OBJECTIVES)),
       'model': (model_config.ModelConfig, *map(
           factory.record, registry.MODELS)),
       **{name: (registry.load(target),)
-         for name, target in registry.SECTIONS.items()}}
+         for name, target in registry.SECTIONS.items()},
+      'sweep': (sweep_config.SweepConfig,)}
 
 
 def _tables(leaf: str = '') -> Iterator[str]:
   """Yields the tables of the records of a leaf, or of the trunk.
 
-  A key is in the table of the record that the others extend.
+  Each key is in one table: that of the record that the others extend, or of all
+  records that share it, which is in the trunk if one of them is.
   """
-  for name, records in _sections().items():
-    prefix = 'evals.NAME.' if name == 'evals' else f'{name}.'
-    for record in records:
-      bases = [one for one in records if one in record.__mro__[1:]]
-      known = {key for one in bases for key in _expanded(one, prefix)}
-      keys = [key for key in _expanded(record, prefix) if key not in known]
-      if keys and leaf == _leaf(record):
-        kind = _kind(record, bases) if len(records) > 1 else ''
-        yield _table(f'`{name}`{kind}', keys)
+  for section, records in _sections().items():
+    tables = _owners(section, records)
+    for owners, keys in tables.items():
+      if leaf == min(map(_leaf, owners)):
+        kind = _kind(owners, records) if len(records) > 1 else ''
+        yield _table(f'`{section}`{kind}', keys)
+
+
+def _owners(
+    section: str, records: Sequence[Any],
+) -> dict[tuple[Any, ...], list[reference.Key]]:
+  """Returns keys by the records that have them; [] for none of their own."""
+  prefix = 'evals.NAME.' if section == 'evals' else f'{section}.'
+  sharing: dict[reference.Key, tuple[Any, ...]] = {}
+  for record in records:
+    known = {key for base in _bases([record], records)
+             for key in _expanded(base, prefix)}
+    for key in _expanded(record, prefix):
+      # Titles have the names.
+      if key not in known and (
+          record in _COMMON or key.name != f'{prefix}name'):
+        sharing[key] = (*sharing.get(key, ()), record)
+  tables: dict[tuple[Any, ...], list[reference.Key]] = {}
+  for key, owners in sharing.items():
+    tables.setdefault(owners, []).append(key)
+  bare: dict[tuple[Any, ...], list[Any]] = {}
+  for record in records:
+    if record not in itertools.chain(*tables):
+      bare.setdefault(
+          (_leaf(record), *_bases([record], records)), []).append(record)
+  return {**tables, **{tuple(owners): [] for owners in bare.values()}}
+
+
+def _bases(owners: Sequence[Any], records: Sequence[Any]) -> list[Any]:
+  """Returns the records that all of `owners` extend."""
+  return [one for one in records
+          if all(one in owner.__mro__[1:] for owner in owners)]
 
 
 def _leaf(record: Any) -> str:
@@ -141,15 +180,20 @@ def _leaf(record: Any) -> str:
   return name if package == 'extras' else ''
 
 
-def _kind(record: Any, bases: Sequence[Any]) -> str:
-  """Returns the end of the title of the table of a record."""
-  if record in _COMMON:
+def _kind(owners: Sequence[Any], records: Sequence[Any]) -> str:
+  """Returns the end of the title of the table of records."""
+  if owners[0] in _COMMON:
     return ' of all names'
+  also = [base for base in _bases(owners, records) if base not in _COMMON]
+  return f' with name {_names(owners, "or")}' + (
+      f' (besides all keys of {_names(also, "and")})' if also else '')
+
+
+def _names(records: Sequence[Any], conjunction: str) -> str:
+  """Returns '`adam`, `sgd` or `muon`'."""
   # The name of any optimizer of Optax has no default.
-  name = f'`{getattr(record, "name", "optax.NAME")}`'
-  also = [f'`{one.name}`' for one in bases if one not in _COMMON]
-  return f' with name {name}' + (
-      f' (besides all keys of {" and ".join(also)})' if also else '')
+  *first, last = [f'`{getattr(one, "name", "optax.NAME")}`' for one in records]
+  return f'{", ".join(first)} {conjunction} {last}' if first else last
 
 
 def _table(title: str, keys: Iterable[reference.Key]) -> str:
@@ -157,8 +201,9 @@ def _table(title: str, keys: Iterable[reference.Key]) -> str:
            key.description] for key in keys]
   lines = ['| ' + ' | '.join(cell.replace('|', r'\|') for cell in row) + ' |'
            for row in rows]
-  return '\n'.join([f'## {title}', '', '| key | type | default | |',
-                    '|---|---|---|---|', *lines, ''])
+  return '\n'.join([f'## {title}', '', *(
+      ['| key | type | default | |', '|---|---|---|---|', *lines] if lines
+      else ['No further keys.']), ''])
 
 
 def _expanded(record: Any, prefix: str) -> Iterator[reference.Key]:

@@ -204,7 +204,8 @@ class EvaluatorConfig:
   """Fields of every entry of the section `evals`.
 
   Attributes:
-    name: kind of the evaluator.
+    name: kind of the evaluator, one of `registry.EVALUATORS` or 'module:Name'
+      (docs/extend.md); 'auto' by default.
     split: TFDS split string, such as 'train[98%:]'; '' is the split of
       published results or, of your own files, the one that is held out.
     source: dataset; '' is the training dataset.

@@ -24,7 +24,6 @@ class MaeConfig(masked_patch.MaskingConfig):
   """Section `objective` of a config with `name: 'mae'`.
 
   Attributes:
-    name: 'mae'.
     target: pixels of a masked patch, 'normalized' by the mean and deviation of
       the patch or as they are ('patch'); the loss is the squared error.
     masked: fraction of masked patches (figure 5).

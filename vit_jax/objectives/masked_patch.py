@@ -105,7 +105,6 @@ class MaskedPatchConfig(MaskingConfig):
   """Section `objective` of a config with `name: 'masked_patch'`.
 
   Attributes:
-    name: 'masked_patch'.
     target: predicted values of a corrupted patch: 'mean_color' with 3 bits per
       channel (one of 512 classes), 'downsampled' to 4x4 such colours, or the
       whole 'patch' with a squared error.

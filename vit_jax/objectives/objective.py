@@ -154,7 +154,12 @@ class CoupledObjective(Objective, Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ObjectiveConfig:
-  """Section `objective`; its `name` selects the record of an objective."""
+  """Section `objective`; its `name` selects the record of an objective.
+
+  Attributes:
+    name: the objective, one of `registry.OBJECTIVES` or 'module:Name'
+      (docs/extend.md); 'supervised' by default.
+  """
   name: str
 
   # Whether the head is trained with labels of images, or with masks.

@@ -26,7 +26,6 @@ class SupervisedConfig(objective.ObjectiveConfig):
   """Section `objective` of a config with `name: 'supervised'`.
 
   Attributes:
-    name: 'supervised'.
     loss: 'softmax' or 'sigmoid' for classes; for regression 'mse', 'mae' or
       'huber', in standard deviations of the training split. 'auto' is softmax,
       sigmoid if examples may have several labels, or mse for regression.

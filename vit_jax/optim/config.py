@@ -34,7 +34,8 @@ class CommonConfig:
   for no parameter is an error.
 
   Attributes:
-    name: name of the optimizer.
+    name: the optimizer, one of `registry.OPTIMIZERS` or 'module:Name'
+      (docs/extend.md).
     learning_rate: peak of the schedule.
     schedule: learning-rate schedule.
     weight_decay: decoupled weight decay, multiplied by the learning rate; see

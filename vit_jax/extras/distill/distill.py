@@ -42,7 +42,6 @@ class DistillConfig(supervised.SupervisedConfig):
   The other fields define the loss on the labels.
 
   Attributes:
-    name: 'distill'.
     teacher: weights of the teacher, in any format that `vit_jax.load` reads. It
       must have the classes of the dataset.
     which: 'latest' or 'best' checkpoint of a workdir.

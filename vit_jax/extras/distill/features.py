@@ -50,7 +50,6 @@ class FeaturesConfig(objective.ObjectiveConfig):
   """Section `objective` of a config with `name: 'distill_features'`.
 
   Attributes:
-    name: 'distill_features'.
     teachers: weights of the teachers, in any format that `vit_jax.load` reads;
       by default those whose outputs `data prepare --teacher` stored with the
       images, which then do not run.

@@ -44,7 +44,6 @@ class LejepaConfig(objective.ObjectiveConfig):
   """Section `objective` of a config with `name: 'lejepa'`.
 
   Attributes:
-    name: 'lejepa'.
     weight: weight of SIGReg, between 0 and 1; the prediction loss has weight
       1 - `weight`.
     directions: number of random directions that SIGReg draws in each step.

@@ -27,7 +27,6 @@ class SegmentationConfig(objective.ObjectiveConfig):
   """Section `objective` of a config with `name: 'segmentation'`.
 
   Attributes:
-    name: 'segmentation'.
     classes: names of the mask values from 0.
     ignored: value of mask pixels without a class.
     class_weights: weight of the pixels of each class; () for 1. The loss is the

@@ -37,7 +37,6 @@ class FlexivitConfig(supervised.SupervisedConfig):
   The other fields define the loss on the labels.
 
   Attributes:
-    name: 'flexivit'.
     patch_sizes: sides of the patches, in pixels; each training step draws one.
       Evaluation and logged FLOPs are for `model.patch`.
   """
