@@ -75,7 +75,8 @@ METHODS = {
     'lora': {'name': 'adam', 'frozen': [r'(?!head/|lora/).*']},
 }
 # Not from the paper.
-ADAM_RATES = (0.0003, 0.001, 0.003, 0.01)
+ADAM_RATES = (0.0001, 0.0003, 0.001, 0.003)
+LORA_RATES = (0.0003, 0.001, 0.003, 0.01)
 GENTLE = ({'op': 'inception_crop', 'area': [0.4, 1.0]}, {'op': 'flip'})
 
 
@@ -107,7 +108,7 @@ def get_config(
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
   size = resolution or (usual_resolution(model) if name in TABLE_4 else 'auto')
   if METHODS[method]['name'] == 'adam':
-    rates = ADAM_RATES
+    rates = ADAM_RATES if gentle else LORA_RATES
   if method == 'few':
     total = {'steps': 200}
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
