@@ -75,12 +75,11 @@ def test_the_trunk_and_the_benchmarks_are_bounded():
   assert code_lines(ROOT / 'vit_jax' / 'models' / 'vit.py') <= 300
 
 
-@pytest.mark.skipif(not (ROOT / 'tests' / 'extras').exists(),
-                    reason='The trunk alone has more tests for its size.')
 def test_tests_have_at_most_three_quarters_of_the_lines_of_the_library():
   tests, library = (sum(map(code_lines, (ROOT / name).rglob('*.py')))
                     for name in ('tests', 'vit_jax'))
-  assert 0 < tests <= 0.75 * library
+  # The trunk alone has a few more for its size.
+  assert tests <= 0.75 * library or not (ROOT / 'tests' / 'extras').exists()
 
 
 def test_a_command_has_at_most_80_code_lines():
