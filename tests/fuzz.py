@@ -25,6 +25,7 @@ from tests import random_models
 from vit_jax import __main__ as main
 from vit_jax import registry
 from vit_jax.data.images import decode
+from vit_jax.weights import declared
 from vit_jax.weights import open as open_lib
 from vit_jax.weights.formats import npz
 
@@ -121,10 +122,14 @@ class Reader:
 @functools.cache
 def readers():
   """Returns the readers by name."""
+  file = weights_file(npz, random_models.arrays('npz'))
   found = {
       'image': Reader('x', read_image, list(hostile.good().values())),
-      'npz': Reader('x.npz', read_weights, [weights_file(
-          npz, random_models.arrays('npz'))])}
+      'npz': Reader('x.npz', read_weights, [file]),
+      'metadata': Reader(
+          'x.json', lambda path: read_weights(path.with_suffix('.npz')),
+          [text(declared.metadata(random_models.make_tiny()))],
+          {'x.npz': file})}
   if registry.exists(registry.FOREIGN):
     hostile_files = importlib.import_module('tests.extras.zoo.hostile_files')
     found |= hostile_files.readers()

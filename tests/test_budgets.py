@@ -1,4 +1,4 @@
-"""Bounds on the code that one must read: the trunk, a step, and the ViT.
+"""Bounds on the code that one must read: trunk, step, ViT and tests.
 
 Code lines have no blank lines, comments and docstrings. A bound may be lowered
 to what was reached, never raised.
@@ -73,6 +73,13 @@ def test_the_trunk_and_the_benchmarks_are_bounded():
   benchmarks = (ROOT / 'benchmarks').glob('*.py')
   assert 0 < sum(map(code_lines, benchmarks)) <= 1_200
   assert code_lines(ROOT / 'vit_jax' / 'models' / 'vit.py') <= 300
+
+
+def test_tests_have_at_most_three_quarters_of_the_lines_of_the_library():
+  tests, library = (sum(map(code_lines, (ROOT / name).rglob('*.py')))
+                    for name in ('tests', 'vit_jax'))
+  # The trunk alone has a few more for its size.
+  assert tests <= 0.75 * library or not (ROOT / 'tests' / 'extras').exists()
 
 
 def test_a_command_has_at_most_80_code_lines():

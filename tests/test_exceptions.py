@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 
 import pytest
 
@@ -17,10 +18,10 @@ CATCHES_MORE = {
     'parallel/coordination', 'parallel/mesh', 'parallel/processes',
     'run/writer', 'untrusted', 'weights/formats/npz',
     'extras/curation/beam_runner', 'extras/curation/bit_depth',
-    'extras/curation/output', 'extras/diagnostics/shift',
-    'extras/doctor/checks', 'extras/optimizers/of_optax',
-    'extras/plan/max_batch', 'extras/sweep/config', 'extras/zoo/pytorch',
-    'extras/zoo/zero_shot'}
+    'extras/curation/output', 'extras/curation/taught',
+    'extras/diagnostics/shift', 'extras/doctor/checks',
+    'extras/optimizers/of_optax', 'extras/plan/max_batch',
+    'extras/sweep/config', 'extras/zoo/pytorch', 'extras/zoo/zero_shot'}
 
 
 def test_a_place_is_put_in_front_of_user_errors_only():
@@ -48,3 +49,18 @@ def test_errors_of_our_own_code_are_caught_as_user_errors():
       for path in PACKAGE.rglob('*.py') if 'serving' not in path.parts
       and any(map(is_broad, ast.walk(ast.parse(path.read_text()))))}
   assert found <= CATCHES_MORE
+
+
+def test_only_exceptions_of_libraries_become_errors_that_name_a_file():
+  called = set()
+  for text in map(pathlib.Path.read_text, PACKAGE.rglob('*.py')):
+    ours = {'self', *re.findall(
+        r'^ *(?:from vit_jax.* (?:import|as)|def) ([a-z_]\w+)', text, re.M)}
+    called |= {
+        name for block in ast.walk(ast.parse(text))
+        if isinstance(block, ast.With) and re.search(
+            r'exceptions\.naming|intact|open_zip', ast.unparse(block.items))
+        for name in re.findall(r'([\w.]+)\(', ast.unparse(block.body))
+        if name.partition('.')[0] in ours}
+  # These parse untrusted bytes.
+  assert called <= {'self._parse_label', '_shape', 'untrusted.parse_npy'}

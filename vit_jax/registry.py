@@ -412,7 +412,7 @@ def find(
       that does not extend `kind`.
   """
   if not is_target(name):
-    if name not in names:
+    if name not in [*names]:  # It may be any JSON value.
       check_name(name, available(names), what=what)
     return load(names[name])
   with exceptions.within(what):

@@ -16,7 +16,6 @@ from etils import epy
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
-from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   import jax
@@ -27,7 +26,6 @@ with epy.lazy_imports():
   from vit_jax import tree
   from vit_jax.data import preprocessing
   from vit_jax.inference import load as load_lib
-  from vit_jax.inference import model as model_lib
   from vit_jax.weights import save as save_lib
 
 
@@ -66,7 +64,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   notes = model.save(args.target, form=args.format, dtype=args.dtype)
   for note in notes:
     print(escape.line(f'note: {note}'))
-  _verify(model, args.target)
+  load_lib.check_same(args.target, model)
   console.print_lines(
       f'wrote   {args.target} ({args.format}), '
       f'{tree.num_elements(model.params):,} parameters, loaded again and '
@@ -79,20 +77,3 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       'model': schema.to_plain(model.config),
       'preprocess': preprocessing.to_plain(model.preprocess), 'notes': notes,
       'commit': commit}
-
-
-def _verify(model: model_lib.Model, target: str) -> None:
-  """Raises UserError unless `target` loads as the same model."""
-  again = load_lib.load(target, log=None)
-  have, want = tree.flatten(again.params), tree.flatten(model.params)
-  differing = sorted(have.keys() ^ want.keys()) or [
-      name for name in want if not np.array_equal(want[name], have[name])]
-  differing += [name for name in ('preprocess', 'resolution', 'positions')
-                if getattr(again, name) != getattr(model, name)]
-  found, expected = (schema.to_plain(m.config) for m in (again, model))
-  differing += [name for name, value in expected.items()
-                if name != 'variant' and found.get(name) != value]
-  if differing:
-    raise UserError(
-        f'{target} was written, but loads with other {", ".join(differing)}. '
-        'Do not use it.')

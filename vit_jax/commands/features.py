@@ -17,11 +17,8 @@ from etils import epy
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
-  import numpy as np
-
-  from vit_jax import atomic_files
   from vit_jax import console as console_lib
-  from vit_jax.inference import image_files
+  from vit_jax.inference import predicted_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,24 +44,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   arguments.check_output(
       args.output, ('.npz',), overwrite=args.overwrite)
   found, errors = arguments.find_images(args)
-  model = arguments.load_model(args)
-  name = model.layer_output(args.layer)
-  done: list[str] = []
-  features: list[np.ndarray] = []
-  with image_files.ReadProgress(len(found), errors) as progress:
-    for paths, outputs in model.outputs(
-        found, batch_size=args.batch_size, names=(name,),
-        on_error=progress.add_error):
-      done += map(str, paths)
-      features.append(model.extract_layer(outputs, args.layer))
-      progress.advance(len(paths))
-    if not done:
-      raise progress.none_readable()
-  array = np.concatenate(features)
-  with atomic_files.create(
-      args.output, overwrite=args.overwrite) as path, path.open('wb') as file:
-    np.savez(file, features=array, path=np.array(done))
-  shape = list(array.shape)
+  shape, progress = predicted_files.write_features(
+      arguments.load_model(args), found, errors, layer=args.layer,
+      batch_size=args.batch_size, output=args.output, overwrite=args.overwrite)
   print(f'wrote {args.output}: {args.layer} '
         f'{" x ".join(f"{n:,}" for n in shape)} of '
         + console_lib.format_count(shape[0], 'image'))

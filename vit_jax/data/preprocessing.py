@@ -122,10 +122,10 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
       name: schema.convert(value, Any, where=name)
       if name in ('resolution', 'mean', 'std', 'channels', 'ops') else value
       for name, value in section.items()}
-  channels = section.get('channels', 3)
+  channels = schema.convert(section.get('channels', 3), int, where='channels')
   for name, count in (('resolution', 2), ('mean', channels), ('std', channels)):
-    value = np.asarray(section.get(name))
-    if value.size == 1 and value.dtype.kind in 'if':
+    value = np.asarray(section.get(name), object)
+    if value.size == 1 and isinstance(value.item(), (int, float)):
       section[name] = (value.item(),) * count
   ops = section.pop('ops', None)
   result = schema.parse(Preprocess, section, where='preprocess')

@@ -7,6 +7,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 
 from vit_jax import classes
 from vit_jax import console
@@ -14,6 +15,7 @@ from vit_jax import escape
 from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import schema
+from vit_jax import tree
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.data import preprocessing
 from vit_jax.exceptions import UserError
@@ -97,6 +99,23 @@ def load(
                if log is console.print_lines else model.summary):
     log(escape.line(line))
   return model
+
+
+def check_same(path: str | os.PathLike, model: model_lib.Model) -> None:
+  """Loads what `model.save` wrote; raises a UserError for another model."""
+  again = load(path, log=None)
+  have, want = tree.flatten(again.params), tree.flatten(model.params)
+  differing = sorted(have.keys() ^ want.keys()) or [
+      name for name in want if not np.array_equal(want[name], have[name])]
+  differing += [name for name in ('preprocess', 'resolution', 'positions')
+                if getattr(again, name) != getattr(model, name)]
+  found, expected = (schema.to_plain(m.config) for m in (again, model))
+  differing += [name for name, value in expected.items()
+                if name != 'variant' and found.get(name) != value]
+  if differing:
+    raise UserError(
+        f'{path} was written, but loads with other {", ".join(differing)}. '
+        'Do not use it.')
 
 
 def rename(model: model_lib.Model, names: Sequence[str]) -> model_lib.Model:

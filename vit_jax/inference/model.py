@@ -225,9 +225,8 @@ class Model(weights_lib.Weights):
       self, outputs: Mapping[str, Any], layer: str,
   ) -> Float[np.ndarray, 'batch ...']:
     """Returns a feature layer of the outputs of a batch, as float32."""
-    name = self.layer_output(layer)
     return feature_layers.extract(
-        outputs[name], layer, self.config,
+        outputs[self.layer_output(layer)], layer, self.config,
         grid=self.config.grid(self.preprocess.resolution))
 
   def attention(
@@ -348,8 +347,7 @@ class Model(weights_lib.Weights):
       UserError: if the format cannot represent the model, or a parameter is
         not finite.
     """
-    notes = save_lib.save(target, form, self, dtype=dtype)
-    return [*notes, *[
+    return [*save_lib.save(target, form, self, dtype=dtype), *[
         'the thresholds of the classes are not written: without them, the most '
         'probable class is predicted'] * bool(self.thresholds)]
 

@@ -1,10 +1,12 @@
-"""Predictions for image files, in memory and in new files."""
+"""Predictions and features of image files, in memory and in new files."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 import csv
 import os
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import console
@@ -75,6 +77,38 @@ def predict(
         records.append(_record(path, labels, columns, {'error': error}))
         write(records[-1], labels, None)
   return records, progress
+
+
+def write_features(
+    model: model_lib.Model, found: Mapping[str, Any], errors: dict[str, str], *,
+    layer: str, batch_size: int, output: str, overwrite: bool = False,
+) -> tuple[list[int], image_files.ReadProgress]:
+  """Writes a feature layer of image files, and their paths.
+
+  Arguments are those of `predict`, except for `layer`, see `Model.features`,
+  and `output`, which is a new .npz file.
+
+  Returns:
+    The shape of the features, one row per image, and the images without any.
+
+  Raises:
+    UserError: if the model has no such layer, or no image has a result.
+  """
+  name, done, rows = model.layer_output(layer), list[str](), []
+  with image_files.ReadProgress(len(found), errors) as progress:
+    for paths, outputs in model.outputs(
+        found, batch_size=batch_size, names=(name,),
+        on_error=progress.add_error):
+      done += map(str, paths)
+      rows.append(model.extract_layer(outputs, layer))
+      progress.advance(len(paths))
+    if not done:
+      raise progress.none_readable()
+  features = np.concatenate(rows)
+  with atomic_files.create(
+      output, overwrite=overwrite) as path, path.open('wb') as file:
+    np.savez(file, features=features, path=np.array(done))
+  return list(features.shape), progress
 
 
 def label_columns(

@@ -53,6 +53,7 @@ class Metadata:
     data: section `data` of a run.
     objective: section `objective` of a run.
     checksum: that of the arrays in the .npz file, which is another file.
+    files: of earlier versions; ignored.
   """
   model: dict[str, Any]
   preprocess: dict[str, Any] | None = None
@@ -61,6 +62,7 @@ class Metadata:
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
   objective: dict[str, Any] = dataclasses.field(default_factory=dict)
   checksum: str = ''
+  files: Any = None
 
   def parse(self, source: str) -> Declared:
     """Returns the typed settings."""
@@ -77,12 +79,9 @@ class Metadata:
 
   def _of_run(self) -> dict[str, Any]:
     """Returns the preprocessing of a run."""
-    section = preprocessing.from_data(self.data)
-    if self.data.get('target_std'):
-      section['activation'] = 'none'
-    elif self.objective.get('loss') == 'sigmoid':
-      section['activation'] = 'sigmoid'
-    return section
+    activation = 'none' if self.data.get('target_std') else (
+        'sigmoid' if self.objective.get('loss') == 'sigmoid' else 'softmax')
+    return {**preprocessing.from_data(self.data), 'activation': activation}
 
 
 def metadata(model: weights_lib.Weights) -> dict[str, Any]:
@@ -111,12 +110,11 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     text, source = untrusted.read_text(file), paths.display(file)
   else:
     return None
-  with exceptions.naming(f'{source} is malformed'):
+  with exceptions.within(f'{source} is malformed'):
     data = untrusted.parse_json(text)
     if KEY not in opened.metadata and not (
         isinstance(data, dict) and 'preprocess' in data):
       return None  # Unrelated JSON.
-    data.pop('files', None)  # Of earlier versions.
     found = schema.parse(Metadata, data, where='metadata')
     result = found.parse(source)
   arrays = opened.metadata.get(npz.CHECKSUM)

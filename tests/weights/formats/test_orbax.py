@@ -70,7 +70,13 @@ def test_overrides_take_precedence(run):
         data={'eval_ops': 3, 'resolution': 32})), 'must be a list, but is 3'),
     (lambda c: [c.pop(k) for k in ('preprocess', 'resolution')],
      'needs the key.*resolution'),
-    (lambda c: c.update(resolution=33), '33x33 does not divide')])
+    (lambda c: c.update(resolution=33), '33x33 does not divide'),
+    # Values of types that no setting has.
+    (lambda c: c.update(init=3), 'config.init must be a section'),
+    (lambda c: c['model'].update(name=['vit']), 'Unknown model.name'),
+    (lambda c: c['preprocess'].update(ops=[3]), r'ops.0. must be a section'),
+    (lambda c: c['preprocess'].update(mean=[[1], [1, 2]]), 'mean.0. must be'),
+    (lambda c: c['preprocess'].update(channels='3'), 'channels must be int')])
 def test_a_malformed_config_is_one_error_that_names_the_checkpoint(
     damage, words, run, tmp_path):
   shutil.copytree(run, tmp_path / 'x')

@@ -6,7 +6,7 @@ operations in order, then `to_array`. Images stay Pillow images (or what
 needs no copy.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 from typing import Any, ClassVar, Literal
 
@@ -262,8 +262,8 @@ def to_sections(ops: Sequence[Operation]) -> list[dict[str, Any]]:
 
 
 def build(
-    sections: Sequence[Mapping[str, Any]], *, size: tuple[int, int],
-    where: str, any_channels: bool = False,
+    sections: Sequence[Any], *, size: tuple[int, int], where: str,
+    any_channels: bool = False,
 ) -> tuple[Operation, ...]:
   """Builds operations from sections such as {'op': 'flip'}.
 
@@ -275,14 +275,14 @@ def build(
   """
   ops, known = [], ', '.join(registry.OPERATIONS)
   for i, section in enumerate(sections):
-    place, settings = f'{where}[{i}]', dict(section)
+    place = f'{where}[{i}]'
+    settings = dict(schema.check_section(section, where=place))
     if 'op' not in settings:
       raise UserError(
           f'{place} needs the key op: {settings!r}. Known: {known}.')
     name = settings.pop('op')
     kind = registry.find(
-        name, registry.OPERATIONS, what=f'{place}.op',
-        kind=Operation)
+        name, registry.OPERATIONS, what=f'{place}.op', kind=Operation)
     if any_channels and not kind.any_channels:
       raise UserError(
           f'{place}: {name} needs 8-bit grey or RGB images, unlike '

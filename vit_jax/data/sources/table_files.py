@@ -48,7 +48,8 @@ def read(path: epath.Path, *, limit: int | None = None) -> pa.Table:
 def holds_images(path: epath.Path) -> bool:
   """Whether a Parquet file has columns of bytes."""
   with exceptions.naming(f'{path} is truncated, or not a Parquet file'):
-    return bool(image_columns(pq.read_schema(path)))
+    found = pq.read_schema(path)
+  return bool(image_columns(found))
 
 
 def image_columns(schema: pa.Schema) -> list[str]:
@@ -80,7 +81,7 @@ def _read_json(
   """Yields the objects of JSON lines."""
   for number, line in enumerate(lines, 1):
     if line.strip():
-      with exceptions.naming(f'Line {number} of {where} is not JSON'):
+      with exceptions.within(f'Line {number} of {where} is not JSON'):
         row = untrusted.parse_json(line)
       if not isinstance(row, dict):
         raise UserError(

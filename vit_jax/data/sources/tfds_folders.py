@@ -111,21 +111,22 @@ def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
   # Reads only the files, because the builder's own code needs TensorFlow.
   with exceptions.naming(os.fspath(folder)):
     builder = tfds.builder_from_directory(folder)
-    for split, info in builder.info.splits.items():
-      info = info.replace(filename_template=info.filename_template.replace(
-          filetype_suffix=form))
-      paths = [path for path, count in zip(
-          info.filepaths, info.shard_lengths, strict=True) if count]
-      missing = [path.name for path in paths if not path.exists()]
-      if missing:
-        raise UserError(
-            f'{len(missing)} of {len(paths)} files are missing in {folder}: '
-            f'{files.shorten(missing)}. Copy them there, or prepare the '
-            'dataset again.')
-      if form == 'tfrecord':
-        found[split] = registry.load(registry.TFRECORDS)(
-            paths, counts=[*filter(None, info.shard_lengths)])
-      else:  # ArrayRecordDataSource fails without files.
-        found[split] = array_record_data_source.ArrayRecordDataSource(
-            info.file_instructions) if paths else ()
+    splits = {split: info.replace(
+        filename_template=info.filename_template.replace(filetype_suffix=form))
+              for split, info in builder.info.splits.items()}
+  for split, info in splits.items():
+    paths = [path for path, count in zip(
+        info.filepaths, info.shard_lengths, strict=True) if count]
+    missing = [path.name for path in paths if not path.exists()]
+    if missing:
+      raise UserError(
+          f'{len(missing)} of {len(paths)} files are missing in {folder}: '
+          f'{files.shorten(missing)}. Copy them there, or prepare the '
+          'dataset again.')
+    if form == 'tfrecord':
+      found[split] = registry.load(registry.TFRECORDS)(
+          paths, counts=[*filter(None, info.shard_lengths)])
+    else:  # ArrayRecordDataSource fails without files, and opens them later.
+      found[split] = array_record_data_source.ArrayRecordDataSource(
+          info.file_instructions) if paths else ()
   return found, builder.info.features

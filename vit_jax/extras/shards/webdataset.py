@@ -103,7 +103,7 @@ def _read_json(images: pa.Table, where: str) -> pa.Table:
   """Returns the values of `.json` members by key."""
   rows = []
   for key, text in zip(images['key'], images['json']):
-    with exceptions.naming(f'{key}.json of {where} is not JSON'):
+    with exceptions.within(f'{key}.json of {where} is not JSON'):
       rows.append(untrusted.parse_json(text.as_py() or '{}'))
     if not isinstance(rows[-1], dict):
       raise UserError(f'{key}.json of {where} must be an object.')

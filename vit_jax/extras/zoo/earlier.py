@@ -76,9 +76,9 @@ def fixed_size(
 
   NaFlex weights that were converted earlier kept the aspect ratio of images.
   """
-  ops = [op if op.get('op') != 'resize_to_patches' else
-         {'op': 'resize', 'method': op.get('method', 'bilinear')}
-         for op in preprocess.get('ops') or ()]
+  ops = [{'op': 'resize', 'method': op.get('method', 'bilinear')}
+         if isinstance(op, Mapping) and op.get('op') == 'resize_to_patches'
+         else op for op in preprocess.get('ops') or ()]
   if ops == (preprocess.get('ops') or []):
     return dict(preprocess), ()
   return {**preprocess, 'ops': ops}, (

@@ -55,17 +55,18 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
         items.read_shapes(step / item))
     labels = items.read_labels(step, sums)
 
-  with exceptions.naming(f'The config of the checkpoint {step}'):
+  with exceptions.within(f'The config of the checkpoint {step}'):
     section = {f.name: run[f.name] for f in dataclasses.fields(
         declared.Metadata) if f.name in run}
-    if method := run.get('init', {}).get('positions'):
+    if method := schema.check_section(
+        run.get('init', {}), where='config.init').get('positions'):
       section['positions'] = method  # Of a run; `save` has no section init.
     found = schema.parse(
         declared.Metadata, section, where='config').parse('its config')
-    config, preprocess = found.config, found.preprocess
-    if not config.num_classes:  # Set by the dataset.
-      config = dataclasses.replace(
-          config, num_classes=adapt.num_classes(shapes))
+    preprocess = found.preprocess
+    # The config of a run has 0 if the dataset determines the classes.
+    config = dataclasses.replace(found.config, num_classes=(
+        found.config.num_classes or adapt.num_classes(shapes)))
     if len(labels) == config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=labels)
     config.grid(found.resolution)

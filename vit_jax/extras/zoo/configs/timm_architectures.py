@@ -52,9 +52,10 @@ def find(model: weights_lib.Weights) -> tuple[str, timm_arguments.Kind]:
   config = model.config
   assert isinstance(config, vit_config.BackboneConfig)
   kind = timm_arguments.kind_of(model)
-  name, unlike = _nearest(config, kind)
-  if unlike:
-    raise _no_architecture(config, *unlike)
+  differing = _differing(config, kind)
+  name = min(differing, key=lambda name: len(differing[name]))
+  if differing[name]:  # Those of the closest are the fewest to change.
+    raise _no_architecture(config, *differing[name])
   return name, kind
 
 
@@ -70,21 +71,17 @@ def find_resnet(config: model_config.ModelConfig) -> str:
   raise _no_architecture(config, 'backbone')
 
 
-def _nearest(
+def _differing(
     config: vit_config.BackboneConfig, kind: timm_arguments.Kind,
-) -> tuple[str, list[str]]:
-  """Returns the architecture of a class with the fewest other settings.
-
-  These settings, which a model must not have, are the second value.
-  """
+) -> dict[str, list[str]]:
+  """Returns the settings of a class's architectures that a model lacks."""
   stored = {*kind.stored(config), *_FREE}
   values = _compared(config, kind)
-  return min(((one.name, [
+  return {one.name: [
       name for name, value in _compared(theirs, kind).items()
       if value != values.get(name, value) and (
-          name not in stored or name in one.fixed)])
-              for one, theirs in _configs(kind)),
-             key=lambda found: len(found[1]))
+          name not in stored or name in one.fixed)]
+          for one, theirs in _configs(kind)}
 
 
 def _compared(
