@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import leaves
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax.experiment import config as config_lib
@@ -37,11 +38,25 @@ def test_help_lists_the_keys_of_a_config(tmp_path, capsys):
   assert '  --config.seed=3  (integer)\n      seed of initial' in out
 
 
-@pytest.mark.parametrize(('argv', 'words'), [
-    (['--config=c.py', '--workdir=x', '--learning-rate=1'],
-     'Did you mean --lr or --config.optimizer.learning_rate?'),
-    (['evaluate', '--workdir=x', '--batch_size=1'],
-     'Did you mean --config.batch_size?')])
-def test_a_misspelt_flag_suggests_keys_of_the_config(argv, words, capsys):
-  assert main.main(argv) == 2
-  assert words in capsys.readouterr().err
+@pytest.mark.parametrize(('command', 'flag', 'meant'), [
+    ('train', '--learning-rate', '--lr or --config.optimizer.learning_rate'),
+    ('train', '--vesion', '--version'),
+    ('train', '--beta1', '--config.optimizer.beta1'),
+    ('train', '--momentum', '--config.optimizer.momentum'),
+    ('train', '--nesterov', '--config.optimizer.nesterov'),
+    ('train', '--mask-ratio', '--config.objective.masked'),
+    ('train', '--label-smoothing', '--config.objective.label_smoothing'),
+    ('train', '--model', '--config.model.variant'),
+    ('train', '--patch-size', '--config.model.patch'),
+    ('train', '--shots', '--config.evals.NAME.shots'),
+    ('train', '--device', ''), ('evaluate', '--model', ''),
+    ('evaluate', '--batch_size',
+     '--config.batch_size or --config.evals.NAME.batch_size'),
+    ('predict', '--learning-rate', ''), ('predict', '--data', ''),
+    *[('data check', '--holdout', '--config.data.holdout')] * (
+        'data' in leaves.COMMANDS)])
+def test_a_misspelt_flag_suggests_flags_and_keys_of_the_command(
+    command, flag, meant, capsys):
+  assert main.main([*command.split(), f'{flag}=1']) == 2
+  assert capsys.readouterr().err.partition(' Did you mean ')[2].partition(
+      '?')[0] == meant
