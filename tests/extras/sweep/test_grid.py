@@ -1,6 +1,7 @@
 """Grids over fields that determine other fields, and soups of their runs."""
 
 import dataclasses
+import itertools
 import pathlib
 import re
 
@@ -58,7 +59,7 @@ def test_swept_optimizers_keep_their_common_settings():
   sweep = grid_lib.plan(
       FINETUNE, ['model.variant=Ti/16'],
       grid={'optimizer.name': ('adam', 'sgd', 'adafactor'),
-            'optimizer.learning_rate': ('0.5', '0.25')})['']
+            'optimizer.learning_rate': (0.5, 0.25)})['']
   found = [p.config.optimizer for p in sweep.points]
   assert [(o.name, o.learning_rate) for o in found] == [
       (name, rate) for name in ('adam', 'sgd', 'adafactor')
@@ -72,7 +73,7 @@ def test_weights_are_read_once(found):
   assert len(sweep.points) == 4 and found == ['/a']
   found.clear()
   sweep = grid_lib.plan(FINETUNE, ['init.checkpoint=/a'], grid={
-      'model.dropout': ('0.1', '0.2')})['']
+      'model.dropout': (0.1, 0.2)})['']
   assert [p.config.model.dropout for p in sweep.points] == [0.1, 0.2]
   assert {p.config.model.width for p in sweep.points} == {8}
   assert found == ['/a']
@@ -85,6 +86,22 @@ def test_a_range_is_expanded_to_log_spaced_values():
       'optimizer.learning_rate': (schema.FlagText('log:3e-4:3e-2:2'),)})['']
   assert [p.name for p in sweep.points] == [
       'learning_rate=0.0003', 'learning_rate=0.03']
+
+
+def test_values_are_data_and_texts_of_flags_have_the_type_of_their_field():
+  schedules = [{'name': 'constant'}, {'name': 'cosine', 'warmup': {'steps': 3}}]
+  for grid in (
+      {'model.remat': ('none', 'full'), 'data.data_dir': ('1', 'null'),
+       'optimizer.schedule': schedules},
+      grid_lib.parse_flags([
+          'model.remat=none,full', 'data.data_dir=1,null',
+          f'optimizer.schedule={",".join(map(str, schedules))}'])):
+    points = grid_lib.plan(FINETUNE, ['model.variant=Ti/16'], grid=grid)[
+        ''].points
+    assert [(p.config.model.remat, p.config.data.data_dir,
+             schema.to_plain(p.config.optimizer.schedule.warmup))
+            for p in points] == [*itertools.product(
+                ('none', 'full'), ('1', 'null'), (None, {'steps': 3}))]
 
 
 @pytest.mark.parametrize('text', [
