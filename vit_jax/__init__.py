@@ -55,7 +55,6 @@ def build(
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config_file
   from vit_jax.experiment import load_config
-  overrides = _flags(overrides)
   config = (os.fspath(config) if isinstance(config, (str, os.PathLike))
             else config_file.plain(config))
   registry.allow_named([config, overrides])
@@ -97,18 +96,11 @@ def evaluate(
   """
   from vit_jax import registry
   from vit_jax.run import evaluate_weights
-  overrides = _flags(overrides)
   registry.allow_named([evaluators, overrides, source])
   weights = evaluate_weights.open_weights(path, which=which)
   return evaluate_weights.evaluate(evaluate_weights.config_for(
       weights, config, evaluators=evaluators, overrides=overrides,
       source=source), weights)['metrics']
-
-
-def _flags(overrides: Sequence[str] | Mapping[str, Any]) -> list[str]:
-  """Returns settings as in flags."""
-  return list(overrides) if not isinstance(overrides, Mapping) else [
-      f'{key}={value}' for key, value in overrides.items()]
 
 
 def list_models(pattern: str = '*') -> list[str]:

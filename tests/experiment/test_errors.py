@@ -33,6 +33,7 @@ FILES = [
         ('stage.tune.batch_size=8', "Did you mean 'stages'"),
         ('evals.tset.split=train', "Did you mean 'test'"),
         ('model.depth=deep', "model.depth must be int, but is 'deep'"),
+        (('model.depth', '1'), "model.depth must be int, but is '1'"),
         ('model.depth', '--config.section.key=value'),
         ('evals={"a": 3}', 'evals.a must be a section with keys'),
         ('optimizer.schedule=cosine', 'optimizer.schedule must be a section'),

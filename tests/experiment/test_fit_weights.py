@@ -75,10 +75,9 @@ def test_a_mapping_of_settings_is_the_same_as_flags():
   settings = {
       'optimizer.learning_rate': 3e-4, 'optimizer.clip_norm': None,
       'data.train_ops': [{'op': 'resize'}, {'op': 'flip'}],
-      'total': {'epochs': 1}, 'data.allow_fewer': True, 'data.split': 'train'}
-  flags = ['optimizer.learning_rate=3e-4', 'optimizer.clip_norm=null',
-           'data.train_ops=[{"op": "resize"}, {"op": "flip"}]',
-           'total={"epochs": 1}', 'data.allow_fewer=true', 'data.split=train']
+      'total': {'epochs': 1}, 'data.allow_fewer': True, 'data.split': 'train',
+      'optimizer.schedule': {'name': 'constant', 'warmup': {'steps': 1}}}
+  flags = [f'{key}={value}' for key, value in settings.items()]
   configs = [vit_jax.build(toy.config(), overrides).config
              for overrides in (settings, flags)]
   default = vit_jax.build(toy.config()).config

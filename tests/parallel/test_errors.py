@@ -47,7 +47,7 @@ def shard(section, **sizes):
     (lambda: shard({'width': 36}, fsdp=8), 'axis .width. of 36 does not divide '
      "over mesh axis 'fsdp' of 8."),
     # An error of JAX.
-    (lambda: processes.start('a:1', 2, 2), '--process-id from 0 to N - 1')])
+    (lambda: processes.start(num_processes=2), r'defined\. Give .* N - 1;')])
 def test_an_error_names_its_cause(call, message):
   with pytest.raises(ValueError, match=message):
     call()

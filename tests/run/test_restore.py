@@ -1,7 +1,8 @@
 """Starts of runs: class names and kept heads."""
 
-import collections
 import dataclasses
+import re
+import typing
 
 from etils import epath
 import flax.traverse_util
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 
 from tests import in_memory
-from tests import leaves
 from tests import random_models
 from tests import toy
 from vit_jax import data
 from vit_jax import fields
+from vit_jax import registry
+from vit_jax import schema
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.data.splits import split_strings
@@ -128,15 +130,9 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
       (True, 'data.eval_ops=[]'),
       (True, 'objective.loss=sigmoid'), (True, 'evals.val.split=train'),
       (True, 'checkpoint.best=val/accuracy'),
-      (False, f'data.mixup={leaves.MIXUP}', 'data.data_dir=b',
-       'data.fraction=0.5', 'data.unreadable=skip', 'data.exclude=b',
-       'data.split=train[:50%]', 'data.max_pixels=9999',
-       'evals.other.split=train',
-       'evals.val.batch_size=8', 'batch_size=16', 'seed=1')):
-    _, resumed = start(dataclasses.replace(
-        change(experiment, *changes),
-        # There is no dataset b.
-        open_data=lambda *_: (experiment.dataset, None)), tmp_path)
+      (False, 'data.fraction=0.5', 'data.split=train[:50%]',
+       'evals.other.split=train', 'evals.val.batch_size=8', 'seed=1')):
+    _, resumed = start(change(experiment, *changes), tmp_path)
     assert (resumed.counters.best is None) == forgets, changes
     assert ('The best val/loss so far, of step 0, is forgotten' in
             resumed.message) == forgets, changes
@@ -144,35 +140,54 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
         {} if 'val' in resumed.changed_evaluators else {'val/loss': 0.5})
 
 
-def test_a_change_of_any_key_means_what_its_field_declares():
-  experiment = toy.build(evals={'val': {}})
-  config, counters = experiment.config, counters_lib.Counters()
-  finished = counters_lib.Counters(step=experiment.total_steps)
-  found = collections.defaultdict(set)
-  for path in flax.traverse_util.flatten_dict(config_lib.to_plain(config)):
-    key, meaning = '.'.join(path), fields.on_change(config, path)
-    found[meaning].add(key)
-    changed = config_file.Difference(path, 'old', 'new'), meaning
-    for state, problems in ((counters, {fields.REFUSED}), (
-        finished, {fields.REFUSED, fields.NOTED, fields.BOTH})):
-      problem = restore._problem(
-          experiment, state, [changed], data_problem='', weights=None)
-      assert bool(problem) == (meaning in problems), key
-      assert (f"--config.{key}='\"old\"'" in problem) == (
-          meaning == fields.REFUSED)
-    assert restore._changes_metrics(*changed, name='val') == (
-        meaning in (fields.MEASURED, fields.BOTH)
-        or path[0] == 'objective'), key
-  for meaning, keys in {
-      fields.REFUSED: {'data.resolution', 'data.mean', 'data.target_std'},
-      fields.MEASURED: {'data.eval_ops', 'evals.val.split', 'evals.val.flip'},
-      fields.BOTH: {'data.source', 'data.target', 'data.group',
-                    'data.table.label', 'data.shapes.seed'},
-      fields.FREE: {'model.remat', 'data.prefetch', 'mesh.fsdp',
-                    'evals.val.every', 'init.checkpoint', 'accumulation'},
-      fields.NOTED: {'seed', 'batch_size', 'model.width', 'data.mixup',
-                     'optimizer.learning_rate'}}.items():
-    assert keys <= found[meaning]
+# Keys and sections, by what their change means: `fields.NOTED` for all others.
+MEANINGS = {
+    fields.FREE: r'accumulation|card|checkpoint|init|log|mesh|data\.(cache_mib|'
+    r'data_dir|divided_groups|num_threads|num_workers|prefetch)|evals\.val\.'
+    r'(at_start|batch_size|every)|model\.(remat|unroll)',
+    fields.MEASURED: r'evals|data\.eval_ops',
+    fields.REFUSED: r'data\.(holdout|mean|mixture|resolution|std|target_mean|'
+    'target_std|value_range)',
+    fields.BOTH: r'data\.(channels|dtype|group|shapes|source|table|target|'
+    'val_source)'}
+
+
+def blank(record, **values):
+  """Returns a record with these values; others are None or such records."""
+  found, hints = object.__new__(record), typing.get_type_hints(record)
+  for name in (field.name for field in dataclasses.fields(record)):
+    sections = [one for one in typing.get_args(hints[name] | None)
+                if dataclasses.is_dataclass(one) and one is not schema.Duration]
+    object.__setattr__(found, name, values.get(
+        name, blank(sections[0]) if sections else None))
+  return found
+
+
+@pytest.mark.parametrize(('section', 'names'), [
+    ('model', registry.MODELS), ('objective', registry.OBJECTIVES),
+    ('optimizer', registry.OPTIMIZERS), ('evals', registry.EVALUATORS)])
+def test_a_change_of_any_key_means_what_its_field_declares(
+    experiment, section, names):
+  for record in filter(None, map(registry.optional, names.values())):
+    config = blank(config_lib.Config, **{'evals': {}, section: (
+        {'val': blank(record)} if section == 'evals' else blank(record))})
+    for path in flax.traverse_util.flatten_dict(config_lib.to_plain(config)):
+      key, meaning = '.'.join(path), fields.on_change(config, path)
+      assert meaning == next((
+          each for each, pattern in MEANINGS.items()
+          if re.match(rf'({pattern})\b', key)), fields.NOTED), key
+      changed = config_file.Difference(path, 'old', 'new'), meaning
+      for step, problems in ((0, {fields.REFUSED}), (experiment.total_steps, {
+          fields.REFUSED, fields.NOTED, fields.BOTH})):
+        problem = restore._problem(
+            experiment, counters_lib.Counters(step=step), [changed],
+            data_problem='', weights=None)
+        assert bool(problem) == (meaning in problems), key
+        assert (f"--config.{key}='\"old\"'" in problem) == (
+            meaning == fields.REFUSED)
+      assert restore._changes_metrics(*changed, name='val') == (
+          meaning in (fields.MEASURED, fields.BOTH)
+          or path[0] == 'objective'), key
 
 
 def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(

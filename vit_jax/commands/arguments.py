@@ -174,7 +174,7 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
   """Raises a UserError for an unknown flag that names the nearest ones."""
   if flag in known:
     return
-  keys = registry.optional(registry.KEYS) if '--config' in known else None
+  keys = registry.optional(registry.KEYS)
   # Without dashes, which would make short flags similar to any other.
   names = [name[2:] for name in known if name.startswith('--')]
   hint = keys.nearest_flag(flag, known) if keys else re.sub(

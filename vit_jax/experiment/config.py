@@ -29,6 +29,9 @@ from vit_jax.models import model_config
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
 
+# Settings by key: 'section.key=value', as in flags, or Python values.
+Overrides = Sequence[str | tuple[str, Any]] | Mapping[str, Any]
+
 
 @dataclasses.dataclass(frozen=True)
 class LogConfig:
@@ -229,18 +232,24 @@ def merge(
   return config_file.merge(base, change, section=Config)
 
 
-def resolve_with(raw: Mapping[str, Any], overrides: Sequence[str]) -> Config:
+def settings(overrides: Overrides) -> list[tuple[str, Any]]:
+  """Returns the keys and values; those of texts wait for their field's type."""
+  pairs = overrides.items() if isinstance(overrides, Mapping) else overrides
+  return [schema.parse_assignment(
+      each, usage='Config flags have the form --config.section.key=value')
+          if isinstance(each, str) else each for each in pairs]
+
+
+def resolve_with(raw: Mapping[str, Any], overrides: Overrides) -> Config:
   """Parses plain data, such as a saved config, after applying overrides."""
   changed = dict(raw)
-  for text in overrides:
-    override(changed, text)
+  for path, value in settings(overrides):
+    override(changed, path, value)
   return resolve(changed)
 
 
-def override(config: dict[str, Any], text: str) -> None:
-  """Applies 'section.key=value' in place."""
-  path, value = schema.parse_assignment(
-      text, usage='Config flags have the form --config.section.key=value')
+def override(config: dict[str, Any], path: str, value: Any) -> None:
+  """Sets the key 'section.key' in place, to data or the text of a flag."""
   keys = path.split('.')
   schema.check_name(
       keys[0], [*(f.name for f in dataclasses.fields(Config)), 'stages'],
@@ -249,10 +258,11 @@ def override(config: dict[str, Any], text: str) -> None:
   if keys[0] == 'evals' and len(keys) > 1:
     schema.check_name(
         keys[1], list(config.get('evals', {})), what='evaluator of the config')
-  change: Any = value
   if path in _SECTIONS or (keys[0] == 'evals' and len(keys) == 2):
-    # The whole section, written as a Python or JSON dict.
-    change = schema.convert(value, dict, where=path)
+    # The whole section, from a flag as a Python or JSON dict.
+    value = schema.convert(value, dict, where=path)
+  elif isinstance(value, Mapping):
+    override(config, path, None)  # Replaced as a whole, as by a flag.
   for key in reversed(keys):
-    change = {key: change}
-  config.update(change if path in _SECTIONS else merge(config, change))
+    value = {key: value}
+  config.update(value if path in _SECTIONS else merge(config, value))

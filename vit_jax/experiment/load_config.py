@@ -6,7 +6,7 @@ A stage that starts from weights takes missing fields of its model from them;
 the checkpoint or other weights are opened for that.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vit_jax import console
@@ -43,7 +43,7 @@ def open_weights(
 
 
 def load(
-    config: Source, overrides: Sequence[str] = (), *,
+    config: Source, overrides: config_lib.Overrides = (), *,
     open_weights: Callable[..., weights_lib.Weights] | None = open_weights,
     prepare: Callable[[str, dict[str, Any]], dict[str, Any]] = (
         lambda name, sections: sections),
@@ -56,7 +56,7 @@ def load(
     config: 'configs/x.py' or 'configs/x.py:name=value,name=value', or the
       content of such a file.
     overrides: 'optimizer.learning_rate=3e-4' for every stage, or
-      'stages.pretrain.batch_size=64' for one.
+      'stages.pretrain.batch_size=64' for one; or keys with Python values.
     open_weights: opens the weights at `init.checkpoint`, which complete the
       section `model` and the scale of pixels; None leaves them open.
     prepare: returns the changed sections of a stage, given its name and
@@ -72,14 +72,14 @@ def load(
   merged = {name: prepare(name, config_lib.merge(raw, stage))
             for name, stage in stages.items()}
   # Overrides of a single stage come last, so that they take precedence.
-  for override in sorted(overrides, key=lambda o: o.startswith('stages.')):
-    if override.startswith('stages.'):
-      _, name, rest = (override.split('.', 2) + ['', ''])[:3]
-      schema.check_name(name, list(merged), what='stage')
-      config_lib.override(merged[name], rest)
-    else:
-      for stage in merged.values():
-        config_lib.override(stage, override)
+  for path, value in sorted(config_lib.settings(overrides),
+                            key=lambda pair: pair[0].startswith('stages.')):
+    chosen = list(merged)
+    if path.startswith('stages.'):
+      name, _, path = path.removeprefix('stages.').partition('.')
+      chosen = [schema.check_name(name, chosen, what='stage')]
+    for name in chosen:
+      config_lib.override(merged[name], path, value)
   configs: dict[str, config_lib.Config] = {}
   for name, stage in config_file.order_stages(merged).items():
     where = ', '.join(filter(None, [
@@ -168,7 +168,7 @@ def _print_differences(
 
 
 def load_one(
-    config: Source, overrides: Sequence[str] = (), *, stage: str = '',
+    config: Source, overrides: config_lib.Overrides = (), *, stage: str = '',
     **options: Any) -> config_lib.Config:
   """Loads the config of a stage, or the only config of a file; see `load`.
 

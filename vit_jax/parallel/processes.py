@@ -51,9 +51,9 @@ def start(
     if flags == (None, None, None) and 'coordinator_address' in str(error):
       return True  # JAX found no cluster.
     raise UserError(
-        f'Cannot connect to the other processes: {error}. Give each process '
-        '--coordinator=HOST:PORT, with a free port of process 0, '
-        '--num-processes=N and --process-id from 0 to N - 1; or '
+        f'Cannot connect to the other processes: {str(error).rstrip(".")}. '
+        'Give each process --coordinator=HOST:PORT, with a free port of '
+        'process 0, --num-processes=N and --process-id from 0 to N - 1; or '
         '--num-processes=1, which runs this process alone.') from error
   print(f'process {jax.process_index()} of {jax.process_count()}, '
         f'{jax.local_device_count()} of {jax.device_count()} devices',

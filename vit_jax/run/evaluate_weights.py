@@ -53,7 +53,7 @@ def open_weights(
 
 def config_for(
     weights: weights_lib.Weights, specification: str = '', *,
-    evaluators: Sequence[str] = (), overrides: Sequence[str] = (),
+    evaluators: Sequence[str] = (), overrides: config_lib.Overrides = (),
     stage: str = '', source: str = '', flip: bool = False,
 ) -> config_lib.Config:
   """Returns the config that evaluates weights.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import leaves
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax.experiment import config as config_lib
@@ -37,11 +38,20 @@ def test_help_lists_the_keys_of_a_config(tmp_path, capsys):
   assert '  --config.seed=3  (integer)\n      seed of initial' in out
 
 
-@pytest.mark.parametrize(('argv', 'words'), [
-    (['--config=c.py', '--workdir=x', '--learning-rate=1'],
-     'Did you mean --lr or --config.optimizer.learning_rate?'),
-    (['evaluate', '--workdir=x', '--batch_size=1'],
-     'Did you mean --config.batch_size?')])
-def test_a_misspelt_flag_suggests_keys_of_the_config(argv, words, capsys):
-  assert main.main(argv) == 2
-  assert words in capsys.readouterr().err
+@pytest.mark.parametrize(('argv', 'meant'), [
+    ('train --learning-rate', '--lr or --config.optimizer.learning_rate'),
+    ('evaluate --num_threads', '--config.data.num_threads'),
+    ('train --vesion', '--version'), ('train --device', ''),
+    ('predict --learning-rate', ''), ('evaluate --model', ''),
+    *[('data check --holdout', '--config.data.holdout')] * (
+        'data' in leaves.COMMANDS),
+    *((f'train --{flag}', f'--config.{key}') for flag, key in {
+        'beta1': 'optimizer.beta1', 'momentum': 'optimizer.momentum',
+        'nesterov': 'optimizer.nesterov', 'mask-ratio': 'objective.masked',
+        'label-smoothing': 'objective.label_smoothing',
+        'model': 'model.variant', 'patch-size': 'model.patch',
+        'shots': 'evals.NAME.shots'}.items())])
+def test_an_unknown_flag_suggests_flags_and_keys(argv, meant, capsys):
+  assert main.main([*f'{argv}=1'.split()]) == 2
+  _, _, hint = capsys.readouterr().err.partition(' Did you mean ')
+  assert hint.partition('?')[0] == meant

@@ -59,7 +59,7 @@ def test_swept_optimizers_keep_their_common_settings():
   sweep = grid_lib.plan(
       FINETUNE, ['model.variant=Ti/16'],
       grid={'optimizer.name': ('adam', 'sgd', 'adafactor'),
-            'optimizer.learning_rate': ('0.5', '0.25')})['']
+            'optimizer.learning_rate': (0.5, 0.25)})['']
   found = [p.config.optimizer for p in sweep.points]
   assert [(o.name, o.learning_rate) for o in found] == [
       (name, rate) for name in ('adam', 'sgd', 'adafactor')
@@ -73,7 +73,7 @@ def test_weights_are_read_once(found):
   assert len(sweep.points) == 4 and found == ['/a']
   found.clear()
   sweep = grid_lib.plan(FINETUNE, ['init.checkpoint=/a'], grid={
-      'model.dropout': ('0.1', '0.2')})['']
+      'model.dropout': (0.1, 0.2)})['']
   assert [p.config.model.dropout for p in sweep.points] == [0.1, 0.2]
   assert {p.config.model.width for p in sweep.points} == {8}
   assert found == ['/a']

@@ -194,14 +194,14 @@ def test_diverged_settings_are_neither_selected_nor_repeated(
 
 def test_several_fields_give_all_combinations(file):
   sweep = plan(file, grid=[
-      'data.mixup=0,0.2', 'total.steps=3,4', 'model.pooling=cls'])
+      'data.mixup=0,0.2', 'total.steps=3,4', 'model.remat=none'])
   assert [p.name for p in sweep.points] == [
-      f'mixup={mixup},steps={steps},pooling=cls'
+      f'mixup={mixup},steps={steps},remat=none'
       for mixup in (0.0, 0.2) for steps in (3, 4)]
-  assert {p.development.model.pooling for p in sweep.points} == {'cls'}
+  assert {p.development.model.remat for p in sweep.points} == {'none'}
   assert sweep.to_plain()['grid'] == {
       'data.mixup': [0.0, 0.2], 'total.steps': [3, 4],
-      'model.pooling': ['cls']}
+      'model.remat': ['none']}
 
 
 def test_values_may_contain_commas_in_brackets():
@@ -231,7 +231,7 @@ def test_grid_runs_hold_out_every_part_and_keep_no_other_best_checkpoint(file):
      'at optimizer.learning_rate=abc: optimizer.learning_rate must be float, '
      "but is 'abc'"),
     (['data.split=train'], [], {}, 'data.split cannot be swept'),
-    (['batch_size=8,8'], [], {}, 'each once'),
+    (['averaging=0.9,9e-1'], [], {}, 'each once'),
     (['batch_size=8,'], [], {}, '--grid takes'),
     (['batch_size=8', 'batch_size=9'], [], {}, 'names batch_size twice'),
     ([], [], {'metric': 'dev/acuracy'},

@@ -33,7 +33,7 @@ def plan(arguments, *overrides, **options):
 def test_each_task_selects_on_training_images_and_is_tested_once(
     tmp_path, training):
   tasks = plan('datasets=digits,images=2+all,methods=fine-tuned', seeds=2,
-               grid={FIELD: ['0.001', '0.002']})
+               grid={FIELD: [0.001, 0.002]})
   *_, result = tasks_lib.run(tasks, tmp_path)
   assert training.names == 2 * [
       'learning_rate=0.001', 'learning_rate=0.002', 'final,seed=0',

@@ -24,7 +24,14 @@ from vit_jax.exceptions import UserError
 with epy.lazy_imports():
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
-  from vit_jax.models import vit
+
+# Flags for training in other programs, and the keys that are meant.
+_ELSEWHERE: Mapping[str, str] = {
+    'data': 'data.source', 'dataset': 'data.source',
+    'image-size': 'data.resolution', 'mask-ratio': 'objective.masked',
+    'model': 'model.variant', 'optimizer': 'optimizer.name',
+    'patch-size': 'model.patch', 'patch-sizes': 'objective.patch_sizes',
+    'pretrained': 'init.checkpoint'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,28 +70,43 @@ def names(record: Any, prefix: str = '') -> Iterator[str]:
 
 
 def names_of_configs() -> Iterator[str]:
-  """Yields the names of the keys of configs, with those of a ViT."""
+  """Yields the names of the keys of configs, by record: some more than once."""
   yield from names(config_lib.Config)
-  yield from names(vit.ViTConfig, 'model.')
-  for section, target in registry.SECTIONS.items():
-    if record := registry.optional(target):
-      yield from names(record, f'{section}.')
+  for section, targets in {
+      'model': registry.MODELS, 'objective': registry.OBJECTIVES,
+      'optimizer': registry.OPTIMIZERS, 'evals.NAME': registry.EVALUATORS,
+      **{name: {name: one} for name, one in registry.SECTIONS.items()},
+  }.items():
+    for target in targets.values():
+      if record := registry.optional(target):
+        yield from names(record, f'{section}.')
 
 
 def nearest_flag(flag: str, known: Sequence[str]) -> str:
   """Returns ' Did you mean --lr or --config.optimizer.learning_rate?' or ''.
 
   Keys of the config are compared where no known flag is almost the same: they
-  take seconds to import.
+  take seconds to import. Commands with --data-dir take those of `data`.
   """
-  given, meant = flag.replace('_', '-'), {name: [name] for name in known}
-  if not difflib.get_close_matches(given, known, cutoff=0.8):
-    short = {key: name for name, (key, _) in arguments.SHORT_FLAGS.items()}
+  # Without dashes, which would make short flags similar to any other.
+  given = flag.lstrip('-').replace('_', '-')
+  short = {key: name for name, (key, _) in arguments.SHORT_FLAGS.items()
+           if name in known}
+  meant = {name.lstrip('-'): [name] for name in (*known, '--version')}
+
+  def add(name: str, key: str) -> None:
+    meant.setdefault(name, []).extend([
+        *([short[key]] if key in short else []), f'--config.{key}'])
+
+  for name, key in _ELSEWHERE.items() if '--lr' in known else ():
+    add(name, key)
+  sections = ('',) if '--config' in known else (
+      ('data.',) if '--data-dir' in known else ())
+  if sections and not difflib.get_close_matches(given, meant, cutoff=0.8):
     for key in names_of_configs():
-      last = key.rpartition('.')[2].replace('_', '-')
-      meant.setdefault(f'--{last}', []).extend([
-          *{short.get(key, '')}.intersection(known), f'--config.{key}'])
-  close = difflib.get_close_matches(given, meant, n=1)
+      if key.startswith(sections):
+        add(key.rpartition('.')[2].replace('_', '-'), key)
+  close = difflib.get_close_matches(given, meant, n=1, cutoff=0.75)
   hint = ' or '.join(dict.fromkeys(meant[close[0]])) if close else ''
   return f' Did you mean {hint}?' * bool(hint)
 

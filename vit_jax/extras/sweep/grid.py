@@ -80,7 +80,7 @@ class Sweep:
 
 def plan(
     specification: str, overrides: Sequence[str] = (), *,
-    grid: Mapping[str, Sequence[str]] | None = None, **section: Any,
+    grid: Mapping[str, Sequence[Any]] | None = None, **section: Any,
 ) -> dict[str, Sweep]:
   """Returns the sweep of each of the `tasks` of a config file, by name.
 
@@ -90,7 +90,7 @@ def plan(
   Args:
     specification: see `experiment.config.load`.
     overrides: see `experiment.config.load`; take precedence over tasks.
-    grid: values by field; override those in the file.
+    grid: values by field, data or texts of flags; override those in the file.
     **section: other keys of the section `sweep`; override those in the file.
   """
   content = config_file.read(specification)
@@ -99,9 +99,11 @@ def plan(
   parsed = _parse_section(raw)
   open_weights = functools.cache(load_config.open_weights)
 
-  def load(change: Mapping[str, Any], chosen: list[str]) -> config_lib.Config:
+  def load(
+      change: Mapping[str, Any], chosen: Mapping[str, Any],
+  ) -> config_lib.Config:
     return load_config.load_one(
-        config_lib.merge(content, change), [*overrides, *chosen],
+        config_lib.merge(content, change), [*overrides, *chosen.items()],
         open_weights=open_weights)
 
   if not parsed.tasks:
@@ -122,13 +124,16 @@ def plan(
 
 def _parse_section(
     raw: Mapping[str, Any], where: str = 'sweep') -> sweep_config.SweepConfig:
-  return schema.parse(sweep_config.SweepConfig, {
-      **raw, 'grid': traverse_util.flatten_dict(raw.get('grid', {}), sep='.')},
-                      where=where)
+  grid = traverse_util.flatten_dict(raw.get('grid', {}), sep='.')
+  parsed = schema.parse(
+      sweep_config.SweepConfig, {**raw, 'grid': grid}, where=where)
+  # Parsing reads texts of flags, which only fields can: '1' may be a name.
+  return dataclasses.replace(
+      parsed, grid={field: tuple(values) for field, values in grid.items()})
 
 
 def _plan(
-    load: Callable[[list[str]], config_lib.Config],
+    load: Callable[[Mapping[str, Any]], config_lib.Config],
     parsed: sweep_config.SweepConfig,
 ) -> Sweep:
   """Plans a grid; `load` returns the config with some overrides."""
@@ -142,19 +147,21 @@ def _plan(
 
 
 def _resolve_points(
-    load: Callable[[list[str]], config_lib.Config],
+    load: Callable[[Mapping[str, Any]], config_lib.Config],
     section: sweep_config.SweepConfig,
 ) -> list[Point]:
   points = []
   for values in itertools.product(*section.grid.values()):
-    chosen = [f'{field}={value}' for field, value in zip(section.grid, values)]
-    with exceptions.within(f'sweep, at {", ".join(chosen)}'):
+    chosen = dict(zip(section.grid, values))
+    with exceptions.within('sweep, at ' + ', '.join(
+        f'{field}={value}' for field, value in chosen.items())):
       config = load(chosen)
       development = development_split.development_config(config, section)
     plain = traverse_util.flatten_dict(config_lib.to_plain(config), sep='.')
     # Some fields, such as model.variant, are not stored.
-    resolved = {field: plain.get(field, value)
-                for field, value in zip(section.grid, values)}
+    resolved = {
+        field: plain.get(field, schema.convert(value, Any, where=field))
+        for field, value in chosen.items()}
     points.append(Point(run_name(resolved), resolved, config, development))
   if len({p.name for p in points}) < len(points):
     # Fields with the same last part, long values, or values that differ only in
