@@ -90,7 +90,7 @@ def _digits(steps: int, *, few: bool = False) -> dict[str, Any]:
   """Returns a stage on all digits, or on a few, at 24 pixels."""
   return {
       'total': {'steps': steps},
-      'batch_size': 25 if few else 32,
+      'batch_size': 24 if few else 32,
       'data': {'source': 'digits', 'resolution': 24,
                'examples_per_class': 10 if few else None},
       'objective': {'loss': 'softmax'},

@@ -69,7 +69,7 @@ def test_the_trunk_and_the_benchmarks_are_bounded():
   modules = (ROOT / 'vit_jax').rglob('*.py')
   trunk = sum(code_lines(path) for path in modules
               if 'extras' not in path.parts)
-  assert 0 < trunk <= 14_995
+  assert 0 < trunk <= 15_000
   benchmarks = (ROOT / 'benchmarks').glob('*.py')
   assert 0 < sum(map(code_lines, benchmarks)) <= 1_200
   assert code_lines(ROOT / 'vit_jax' / 'models' / 'vit.py') <= 300

@@ -80,11 +80,15 @@ SUMMARY = ['stage', 'steps', 'images', 'train loss', 'held out', '']
      ['root_mean_square_error']),
     (SUMMARY, [['pretrain', 2500, 80_000, 4.54, 'mean_average_precision',
                 '70.31 %']], 58, ['2,500', '80,000', '4.54', '70.31 %']),
+    (['stage', 'steps', 'images', 'train loss', 'metric', 'last', 'best',
+      'of step'], [['mine', 2000, 42_468, 0.725, 'test/mean_absolute_error',
+                    42468, 41999, 1800]], 76, [
+                        '2,000', '42,468', '42,468', '41,999', '1,800']),
     (['image', '1.', '', '2.', ''], [
         [f'{i}' + '/folder' * 60 + '/x.jpg', 'Appenzeller sennenhund',
          '71.0 %', 'a ' * 200 + 'dog', '9.0 %'] for i in range(4)], 80,
      4 * ['.jpg', 'dog', '71.0 %', '9.0 %'])],
-    ids=['words', 'numbers', 'long texts'])
+    ids=['words', 'numbers', 'narrow', 'long texts'])
 def test_a_table_fits_and_breaks_no_number_word_or_end_of_a_text(
     headings, rows, width, whole):
   text = shown('Table', headings, rows, width=width)

@@ -39,27 +39,30 @@ def table(
   drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
   cells = [[_cell(value, max_width=console.width) for value in row]
            for row in rows]
-  used, loose = 0, list[int]()  # Width of columns; those that may be wrapped.
+  widths, loose = list[int](), list[int]()  # Loose columns may be wrapped.
   for i, heading in enumerate(columns):
     column = [row[i] for row in cells]
     numeric = all(_is_number(row[i]) or text.endswith(('%', '–'))
                   for row, text in zip(rows, column))
-    width = max(map(cell_len, column), default=0)
+    widths.append(max(map(cell_len, column), default=0))
     # Short texts without spaces would be broken within words.
-    fixed = numeric or (width <= console.width / 3 and not any(
-        ' ' in text for text in column))
-    if fixed:
+    if numeric or (widths[i] <= console.width / 3 and not any(
+        ' ' in text for text in column)):
       heading = textwrap.fill(
-          heading, max(_HEADING_WIDTH, width), break_long_words=False)
-    if fixed:
-      used += max(width, *map(cell_len, heading.split('\n')))
+          heading, max(_HEADING_WIDTH, widths[i]), break_long_words=False)
+      widths[i] = max(widths[i], *map(cell_len, heading.split('\n')))
     else:
       loose.append(i)
     drawn.add_column(
         _text(heading), justify='right' if numeric else 'left',
-        overflow='fold', no_wrap=fixed)
+        overflow='fold', no_wrap=i not in loose)
+  rest = console.width - sum(widths) - _GAP * len(columns)
+  if rest < 0 and not loose:  # Then the widest text is.
+    loose.append(max(range(len(columns)), key=lambda i: (
+        drawn.columns[i].justify == 'left', widths[i])))
+    drawn.columns[loose[0]].no_wrap = False
   # Paths and names of metrics are broken after / and _.
-  rest = (console.width - used - _GAP * len(columns)) // max(1, len(loose))
+  rest = (rest + sum(widths[i] for i in loose)) // max(1, len(loose))
   for row in cells:
     drawn.add_row(*(
         _text(_fold(text, max(rest, _HEADING_WIDTH)) if i in loose else text)

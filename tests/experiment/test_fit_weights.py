@@ -1,5 +1,7 @@
 """Initial weights replace every copy of the initial parameters."""
 
+import pathlib
+
 import jax
 import ml_collections
 import numpy as np
@@ -73,7 +75,8 @@ def test_an_own_loop_starts_from_the_checkpoint_unless_random(saved, capsys):
 
 def test_a_mapping_of_settings_is_the_same_as_flags():
   settings = {
-      'optimizer.learning_rate': 3e-4, 'optimizer.clip_norm': None,
+      'data.source': pathlib.Path('digits'), 'optimizer.learning_rate': 3e-4,
+      'optimizer.clip_norm': None,
       'data.train_ops': [{'op': 'resize'}, {'op': 'flip'}],
       'total': {'epochs': 1}, 'data.allow_fewer': True, 'data.split': 'train',
       'optimizer.schedule': {'name': 'constant', 'warmup': {'steps': 1}}}

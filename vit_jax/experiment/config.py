@@ -8,6 +8,7 @@ no weights and opens no data.
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
+import os
 import typing
 from typing import Any, Literal
 
@@ -258,6 +259,8 @@ def override(config: dict[str, Any], path: str, value: Any) -> None:
   if keys[0] == 'evals' and len(keys) > 1:
     schema.check_name(
         keys[1], list(config.get('evals', {})), what='evaluator of the config')
+  if isinstance(value, os.PathLike):
+    value = os.fspath(value)
   if path in _SECTIONS or (keys[0] == 'evals' and len(keys) == 2):
     # The whole section, from a flag as a Python or JSON dict.
     value = schema.convert(value, dict, where=path)
