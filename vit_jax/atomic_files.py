@@ -125,11 +125,11 @@ def _temporary(
     yield pathlib.Path(new) / name
 
 
-def check_absent(path: epath.Path) -> None:
-  """Raises a `UserError` if `path` exists."""
+def check_absent(path: epath.Path, remedy: str = 'Remove it') -> None:
+  """Raises a `UserError` with a remedy if `path` exists."""
   if path.exists():
     raise UserError(
-        f'{path} exists already. Remove it, or choose another path.')
+        f'{path} exists already. {remedy}, or choose another path.')
 
 
 def _upload(source: pathlib.Path, target: epath.Path) -> None:

@@ -137,7 +137,7 @@ def test_evaluate_repeats_the_metrics_of_training(whole, tmp_path, capsys):
              f'--json={tmp_path}/new/figures.json']
   summary = json.loads((whole[0] / 'summary.json').read_text())
   assert main.main(command) == 0
-  assert 'the best checkpoint; which=latest is' in capsys.readouterr().out
+  assert 'the best checkpoint; for the last, --which' in capsys.readouterr().out
   found = json.loads((tmp_path / 'new/figures.json').read_text())
   assert found['metrics']['test/loss'] == pytest.approx(
       summary['best']['value'], rel=1e-6)

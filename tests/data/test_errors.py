@@ -298,10 +298,11 @@ def open_missing_label(root):
         (open_missing_label, [['row 2: None']]),
         (lambda root: test_groups.open_split(*test_groups.write_csv(
             root), 'train[1:2]'), [['no examples.*have whole groups']]),
-        (lambda _: data.open_dataset(
-            data.parse({'source': 'cifar1', 'data_dir': 'x'})),
-         [["(?s)Did you mean 'cifar10'.*tfds build cifar1 --data_dir=x "
-           '--file_format=array_record']]),
+        (lambda _, name: data.open_dataset(
+            data.parse({'source': name, 'data_dir': 'x'})),
+         [['cifar1', "(?s)Did you mean 'cifar10'.*tfds build cifar1 "
+           '--data_dir=x --file_format=array_record'],
+          ['sun397/tfds:4.*.*', r'directory\)\. Give']]),
         (lambda _: TRAIN(data.parse({}), in_memory.RARE, batch_size=6,
                          num_shards=4), [['6 does not divide into 4 shards']]),
     ) for *arguments, message in rows])

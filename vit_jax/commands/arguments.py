@@ -266,12 +266,18 @@ def data_keys(
 
 
 def check_output(
-    path: str, suffixes: Sequence[str], *, overwrite: bool = False) -> None:
-  """Raises if an output file has an unknown suffix or exists already."""
+    path: str, suffixes: Sequence[str], *, overwrite: bool | None = None,
+) -> None:
+  """Raises if an output file has an unknown suffix or exists already.
+
+  Args:
+    path: the file; '' for none.
+    suffixes: those of its formats.
+    overwrite: value of --overwrite; None for a command without this flag.
+  """
   if path and not path.endswith(tuple(suffixes)):
-    raise UserError(
-        f'{path} must end with {" or ".join(suffixes)}, which selects the '
-        'format.')
-  replaced = overwrite and os.path.isfile(path)  # Not in a bucket.
-  if path and not replaced:
-    atomic_files.check_absent(epath.Path(path))
+    raise UserError(f'{path} must end with {" or ".join(suffixes)}.')
+  replaceable = overwrite is not None and os.path.isfile(path)  # No bucket.
+  if path and not (overwrite and replaceable):
+    atomic_files.check_absent(
+        epath.Path(path), 'Add --overwrite' if replaceable else 'Remove it')

@@ -105,8 +105,8 @@ class DataConfig:
     num_threads: threads per process. More than two help with slow storage only,
       because of Python's global interpreter lock.
     prefetch: batches that each process prepares ahead; bounds its memory.
-    cache_mib: memory per process for decoded images, in MiB, so that small data
-      sets decode once.
+    cache_mib: memory per process for decoded images, in MiB, so that small
+      datasets decode once.
     shapes: settings of the source 'shapes'.
   """
   source: fields.Both[str] = 'digits'
@@ -272,8 +272,7 @@ class DataConfig:
     return (f'note: evaluation resizes images to {sides[0]} pixels and keeps '
             f'the central {sides[1]} of them: data.eval_ops are for another '
             'resolution. Give the resolution as an argument of the config, '
-            'such as --config=configs/pretrain.py:resolution='
-            f'{self.size[0]}, or set '
+            f'--config=FILE.py:resolution={self.size[0]}, or set '
             '--config.data.eval_ops.')
 
 

@@ -98,7 +98,7 @@ def test_outputs_are_replaced_on_request_only(capsys):
   for name in ('p.csv', 'm.csv'):
     pathlib.Path(name).write_text('old')
     assert predict(*flags) == 2
-    assert f'{name} exists already' in capsys.readouterr().err
+    assert f'{name} exists already. Add --overwrite' in capsys.readouterr().err
     assert pathlib.Path(name).read_text() == 'old'
     pathlib.Path(name).unlink()
   pathlib.Path('p.csv').write_text('old')

@@ -69,6 +69,7 @@ def test_local_devices_are_planned_without_the_data(tmp_path, capsys, config):
   lines = output.splitlines()
   assert "batch 16 | remat 'full' | mesh data 8 x fsdp 1 x tensor 1" in lines
   assert re.search(r'total .*: fits', output)
+  assert not re.search(r' -\d', output)
   assert "the peak of 'cpu' is unknown" in output
 
 

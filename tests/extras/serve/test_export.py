@@ -148,7 +148,7 @@ def test_the_command_compares_the_export_with_the_model(tmp_path, capsys):
   figures = json.loads((tmp_path / 'figures.json').read_text())
   assert max(figures['differences'].values()) < 1e-3
   assert run(*arguments) == 2
-  assert 'exists already' in capsys.readouterr().err
+  assert 'exists already. Remove it' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('name', 'flags', 'words'), [

@@ -60,7 +60,7 @@ def find(name: str, data_dir: str) -> epath.Path:
              if root.is_dir() else 'no such directory')
   raise UserError(
       f'No dataset {name!r} in {root} (found: {present}).'
-      f'{schema.nearest(path, [*known_datasets.DATASETS])} '
+      f'{schema.nearest(path.split("/")[0], [*known_datasets.DATASETS])} '
       'Give the directory that has it as --config.data.data_dir=DIR, or, for a '
       'folder of images, its path with a slash: ./my_images. If TFDS lists it, '
       f'prepare it once, on any machine, with\n{_INSTALL}  {command}')

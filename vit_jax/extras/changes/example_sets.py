@@ -3,7 +3,7 @@
 A checkpoint stores, for each set, hashes of the keys and of the labels. So a
 resumed run, or an evaluation, finds out which images were trained on, whatever
 setting or file has changed. Keys do not depend on the place of a source, so a
-data set that was moved is the same set.
+dataset that was moved is the same set.
 
 Sets of more than `MAX_KEYS` examples are compared by their number and some of
 their keys. Labels of prepared files, which could only be decoded one by one,

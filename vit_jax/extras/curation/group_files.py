@@ -27,7 +27,7 @@ def read(
   """
   path = path_of(folder, split)
   with exceptions.replaced_by(lambda error: UserError(
-      f'{path} is missing or damaged ({error}). The data set has groups, '
+      f'{path} is missing or damaged ({error}). The dataset has groups, '
       'which this file assigns to its examples: copy it beside the shards, or '
       'prepare them again.')):
     found = untrusted.parse_npy(path.read_bytes())

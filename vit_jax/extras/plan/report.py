@@ -101,7 +101,7 @@ def _header(plan: Mapping[str, Any], cost: step_cost.StepCost) -> str:
 
 def _show_memory(cost: step_cost.StepCost) -> None:
   memory = cost.memory
-  rows = [(name, console.format_bytes(size), '')
+  rows = [(name, console.format_bytes(max(size, 0)), '')
           for field, name in _MEMORY_ROWS.items()
           if (size := getattr(memory, field)) is not None]
   limit = result = ''

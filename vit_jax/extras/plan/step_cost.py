@@ -35,7 +35,8 @@ class Memory:
     activations_bytes: all temporaries, such as activations and gradients; None
       if the compiler ran out of memory.
     outputs_bytes: outputs other than the donated state.
-    other_bytes: the program and the padding of arguments.
+    other_bytes: the program and the padding of arguments, less arguments that
+      the step does not use.
     total_bytes: the sum; if the compiler ran out of memory, the amount in its
       error message, which may be incomplete.
     capacity_bytes: available memory, or None if unknown.

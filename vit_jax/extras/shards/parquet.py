@@ -140,7 +140,7 @@ class _Images:
     if not content:
       raise UserError(
           'the image is empty, or stored as a path only, not as bytes. Write '
-          'the data set with its images (Hugging Face: '
+          'the dataset with its images (Hugging Face: '
           'embed_external_files=True), or download its files and open their '
           'folder.')
     return content

@@ -77,7 +77,8 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
       positions=found.positions, address=str(step), kind=item,
       description=f'{paths.display(step)}: vit_jax checkpoint',
       notes=(*found.notes, *(
-          'the best checkpoint; which=latest is the last one',) * (
+          'the best checkpoint; for the last, --which=latest (in Python, '
+          "which='latest')",) * (
               which == paths.AUTO and step.parent.name == paths.BEST)),
       # `save` writes a part of a config, with the preprocessing.
       run={} if 'preprocess' in run else run,

@@ -97,7 +97,7 @@ def _run_config(
     if paper := row['paper_core_days']:
       print(f'Paper, Table 2: {paper:,.0f} {paper_costs.DEVICE}-core-days')
     if row['sizes_from'] == 'table':
-      print(f'{row["dataset"]} is not available: sizes are from the data set '
+      print(f'{row["dataset"]} is not available: sizes are from the dataset '
             'table')
   return {'device': device.name, 'utilisation': args.utilisation, **total,
           'stages': rows}
