@@ -1,7 +1,6 @@
 """A sweep from start to end, its resumption, its plan and its errors."""
 
 import json
-import pathlib
 import shutil
 import signal
 
@@ -18,8 +17,6 @@ from vit_jax.inference import load as load_lib
 from vit_jax.run import signals
 
 pytestmark = pytest.mark.slow  # It trains models.
-
-ROOT = pathlib.Path(__file__).parents[3]
 
 ALL_RUNS = ['learning_rate=1e-06', 'learning_rate=0.01', 'final,seed=0',
             'final,seed=1']

@@ -42,7 +42,8 @@ from vit_jax.weights import overrides as overrides_lib
 # Each row of a table: the arguments of a call, and a part of its error.
 OVERRIDES = [
     *((change, 'expected .*, found ') for change in (
-        {'variant': 'Ti/16'}, {'position': 'none'})),
+        {'variant': 'Ti/16'}, {'position': 'none'}, {'num_heads': 4},
+        {'layer_scale': 0.1}, {'backbone': {'depths': (3, 4, 9)}})),
     ({'variant': 'R50x1'}, "expected 'resnet', found the arrays of a vit"),
     ({'labels': ['a', 'b']}, '2 labels, but the head has 5 classes'),
     ({'resolution': 30}, '30x30 does not divide into patches')]
