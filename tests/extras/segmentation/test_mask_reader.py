@@ -108,19 +108,6 @@ def test_bilinear_images_have_masks_of_the_nearest_class():
   np.testing.assert_array_equal(row['segmentation'], mask[1::2, 1::2])
 
 
-@pytest.mark.parametrize(('settings', 'words'), [
-    ({'train_ops': [{'op': 'resize'}, {'op': f'{__name__}:Unfit'}]},
-     'data.train_ops has Unfit, which does not apply to masks'),
-    ({'train': False, 'eval_ops': [{'op': f'{__name__}:Unfit'}]},
-     'data.eval_ops has Unfit'),
-    ({'mixup': 0.2}, 'data.mixup and data.cutmix do not apply to masks'),
-    ({'cutmix': 1.0}, 'data.mixup and data.cutmix do not apply to masks'),
-])
-def test_operations_without_a_meaning_for_masks_are_errors(settings, words):
-  with pytest.raises(ValueError, match=words):
-    load(scene(12, 12), **settings)
-
-
 def test_values_are_checked_against_the_classes():
   mask = scene(12, 12)
   mask[:2] = 7
@@ -137,13 +124,6 @@ def test_values_are_checked_against_the_classes():
       'but the 4 classes have the values 0 to 3, and pixels without a class '
       '255.')):
     load(mask, classes='abcd')(0, np.random.default_rng(0))
-
-
-def test_original_masks_need_whole_images():
-  loader = load(scene(12, 16), train=False, eval_ops=[
-      {'op': 'resize', 'shorter': 12}, {'op': 'central_crop'}])
-  with pytest.raises(ValueError, match='data.eval_ops: .* need a resize only'):
-    loader.original_mask(0)
 
 
 def test_batches_with_masks_have_the_abstract_shapes():
@@ -179,16 +159,3 @@ def test_files_keep_their_classes(mode):
   assert picture.mode == mode
   np.testing.assert_array_equal(
       read(pictures.encode(picture), (4, 4)), mask)
-
-
-@pytest.mark.parametrize(('mask', 'words'), [
-    (pictures.encode(Image.new('RGB', (4, 4))), 'uint8 [4, 4, 3] up to 0'),
-    (np.full((4, 4), 256), 'int64 [4, 4] up to 256; expected one class'),
-    (np.full((4, 4), -1), 'expected one class from 0 to 255 per pixel'),
-    (np.zeros((4, 4)), 'its mask has pixels float64 [4, 4]'),
-    (np.zeros((4, 5), np.uint8), '4 x 5 pixels, but the image has 4 x 4'),
-    (b'no mask', 'its mask cannot be read: not an image'),
-])
-def test_masks_that_do_not_fit_are_errors(mask, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    read(mask, (4, 4))

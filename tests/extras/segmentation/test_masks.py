@@ -24,19 +24,3 @@ def test_folders_of_masks(tmp_path, split):
       assert source[i]['image'].decode() == path
       assert source[i]['segmentation'].decode() == path.replace(
           'images/', 'masks/').replace('.jpg', '.png')
-
-
-@pytest.mark.parametrize(('paths', 'message'), [
-    (['images/a.jpg', 'images/b.jpg', 'masks/a.png'],
-     '1 of 2 images .* no mask of the same name in masks/: images/b.jpg'),
-    (['images/a.jpg', 'masks/a.png', 'masks/a.tif'],
-     'two masks of one image, masks/a.png and masks/a.tif'),
-    (['images/a.txt', 'masks/a.png'], 'There are no images in .*/images'),
-    (['a.jpg', 'labels/a.png'], 'it holds labels/, a.jpg'),
-    ([f'{folder}/{i}.png' for folder in (
-        'images/train', 'masks/train', 'images/x', 'masks/x') for i in '01'],
-     r'name a split \(train\), but 2 do not: x/0')])
-def test_images_without_one_mask_are_errors(tmp_path, paths, message):
-  own_data.write(tmp_path, *paths)
-  with pytest.raises(ValueError, match=message):
-    own_data.open_path(tmp_path, 'masks')

@@ -1,7 +1,6 @@
 """The decoder, the loss of pixels against NumPy, and what both need."""
 
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,6 @@ import pytest
 from tests import random_models
 from tests import toy
 from tests.experiment import test_steps
-from vit_jax import objectives
 from vit_jax import tree
 from vit_jax.extras.segmentation import mask_reader
 from vit_jax.extras.segmentation import objective as segmentation
@@ -138,40 +136,6 @@ def test_logits_are_interpolated_to_the_mask():
   fine = jax.image.resize(logits, (3, 12, 16, 4), 'bilinear')
   np.testing.assert_allclose(*(
       pixel_loss(each, labels)[0] for each in (logits, fine)), rtol=1e-5)
-
-
-@pytest.mark.parametrize(('section', 'words'), [
-    ({'classes': ['a', 'a']}, 'at most 255 different names'),
-    ({'classes': ['a', 'b'], 'class_weights': [1.0]}, 'must be 2 numbers'),
-    ({'classes': ['a'], 'class_weights': [0.0]}, 'from 0 and not all 0'),
-])
-def test_wrong_classes_and_weights_are_errors(section, words):
-  with pytest.raises(ValueError, match=words):
-    objectives.parse({'name': 'segmentation', **section})
-
-
-@pytest.mark.parametrize(('changes', 'words'), [
-    ({'objective': {'name': 'segmentation'}}, 'objective.classes is empty'),
-    ({'model': {}}, 'needs a ViT with a decoder.*init.checkpoint=PATH'),
-    ({'objective': {}}, 'decoder predicts the classes of pixels, but the .* '
-                        "'supervised' uses no masks"),
-    ({'data': {'source': 'digits'}}, 'digits has no segmentation masks'),
-    ({'data': DATA | {'mixup': 0.5}}, 'data.mixup and data.cutmix do not'),
-    ({'model': {'decoder': {'layers': [1, 3]}}}, 'from 1 to depth=1'),
-])
-def test_contradictions_are_errors_at_the_start(changes, words):
-  with pytest.raises(ValueError, match=words):
-    toy.build(**{'objective': OBJECTIVE, 'data': DATA,
-                 'model': {'decoder': {}}, **changes})
-
-
-def test_values_outside_the_classes_are_errors():
-  built = toy.build(objective=OBJECTIVE | {'classes': ['ground']}, data=DATA,
-                    model={'decoder': {}})
-  batches = built.batches(start_step=0)
-  with pytest.raises(ValueError, match=re.escape(
-      'its mask has the value 1, but the 1 classes have the values 0 to 0')):
-    next(batches)
 
 
 @pytest.mark.slow  # Compiles training steps.

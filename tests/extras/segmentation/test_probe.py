@@ -9,7 +9,6 @@ import pytest
 from sklearn import linear_model
 from sklearn import metrics
 
-from vit_jax import evals
 from vit_jax.extras.segmentation import probe as segmentation
 
 WIDTH, GRID, PATCH = 5, (3, 2), 4
@@ -122,23 +121,6 @@ def test_scores_are_interpolated_between_patches():
   # 3/8 of the way to the bright patch, its score is above one half.
   found = predict(probe, 3 * tokens, (4, 12))
   assert found[0, 0].tolist() == [0] * 3 + [3] * 6 + [0] * 3
-
-
-def test_masks_labels_and_tokens_that_do_not_fit_are_errors(toy):
-  with pytest.raises(ValueError, match='20 x 21 pixels do not .* 2 x 4 patch'):
-    segmentation.moments(
-        jnp.zeros((1, 2, 4, 3)), jnp.zeros((1, 20, 21), jnp.uint8), jnp.ones(1))
-  tokens, labels = examples(4, seed=0)
-  data = split(toy, tokens, np.full_like(labels, IGNORED))
-  with pytest.raises(ValueError, match='No pixel of evals.test: toy'):
-    evaluate(toy, data, data)
-  tokens[1, 0, 0, 0] = np.nan
-  data = split(toy, tokens, labels)
-  with pytest.raises(
-      ValueError, match='toy test has an image whose tokens are NaN'):
-    evaluate(toy, data, data)
-  with pytest.raises(ValueError, match='does not support flip'):
-    evals.parse({'val': {'name': 'segmentation', 'flip': True}})
 
 
 def test_pixels_without_a_class_count_nowhere(toy):

@@ -8,7 +8,6 @@ import pytest
 from tests import pictures
 from tests import toy
 from vit_jax.experiment import config as config_lib
-from vit_jax.extras.sweep import config as sweep_config
 from vit_jax.extras.sweep import development_split
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import sweep as sweep_lib
@@ -38,51 +37,12 @@ def test_the_default_metric_is_one_that_is_measured(
   assert len(training.names) == 4
 
 
-@pytest.mark.parametrize('evaluator', ['classification', 'calibration'])
-def test_metrics_of_an_untrained_head_are_errors(file, evaluator):
-  with pytest.raises(ValueError, match='masked_patch trains no head'):
-    grid_lib.plan(file, MASKED, metric='dev/loss', development={
-        'data': {'split': 'train[:80%]'},
-        'evals': {'dev': {'name': evaluator, 'split': 'train[80%:]'}}})['']
-
-
-@pytest.mark.parametrize(('overrides', 'metric', 'instead'), [
-    (MULTI_LABEL, 'dev/accuracy', 'dev/precision_at_1'),
-    ((), 'dev/precision_at_1', 'dev/accuracy'),
-])
-def test_unavailable_metrics_are_errors_before_training(
-    file, tmp_path, training, overrides, metric, instead):
-  with pytest.raises(ValueError) as error:
-    sweep_lib.run(grid_lib.plan(file, overrides, metric=metric)[''], tmp_path)
-  assert f'{metric!r}, which is not measured' in str(error.value)
-  assert instead in str(error.value)
-  assert not training.names and not list(tmp_path.iterdir())
-
-
 def test_the_default_metric_of_missing_data_comes_from_the_table():
   for dataset, metric in (('jft', 'precision_at_1'), ('cifar10', 'accuracy')):
     sweep = grid_lib.plan(
         f'{ROOT}/configs/finetune.py:model=B/16,dataset={dataset}',
         ['data.data_dir=/no/where'])['']
     assert sweep.section.metric == f'dev/{metric}'
-
-
-@pytest.mark.parametrize(('train', 'name', 'split', 'words'), [
-    ('train', 'dev', 'test', "'test' of the final evaluator 'test'"),
-    ('train[:80%]', 'dev', 'train[80%:]+test[7:8]', "final evaluator 'test'"),
-    ('train[:50%]+train[60%:]', 'dev', 'train[50%:61%]', 'of the training'),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        ('train[:80%]', 'dev', 'train[79%:]', "'train[:80%]' of the training"),
-        ('train', 'test', 'test', 'no evaluator for the final runs'))),
-])
-def test_development_examples_must_not_be_trained_or_reported_on(
-    file, tmp_path, training, train, name, split, words):
-  sweep = grid_lib.plan(file, metric=f'{name}/accuracy', development={
-      'data': {'split': train}, 'evals': {name: {'split': split}}})['']
-  with pytest.raises(ValueError) as error:
-    sweep_lib.run(sweep, tmp_path)
-  assert words in str(error.value)
-  assert not training.names and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('name', [
@@ -118,11 +78,3 @@ def test_equal_splits_of_other_data_are_reported():
                         for source in ('./all', './part'))
   assert development_split.reported_evaluators(final, development) == ['test']
   assert not development_split.reported_evaluators(final, final)
-
-
-def test_a_mixture_is_an_error():
-  config = toy.config(data={'mixture': [{'source': 'shapes'},
-                                        {'source': 'digits'}]})
-  with pytest.raises(ValueError, match='Sweep on one of its sources'):
-    development_split.overrides(
-        config_lib.resolve(config), sweep_config.SweepConfig())

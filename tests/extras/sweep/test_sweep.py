@@ -1,7 +1,6 @@
 """A sweep from start to end, its resumption, its plan and its errors."""
 
 import json
-import pathlib
 import shutil
 import signal
 
@@ -18,8 +17,6 @@ from vit_jax.inference import load as load_lib
 from vit_jax.run import signals
 
 pytestmark = pytest.mark.slow  # It trains models.
-
-ROOT = pathlib.Path(__file__).parents[3]
 
 ALL_RUNS = ['learning_rate=1e-06', 'learning_rate=0.01', 'final,seed=0',
             'final,seed=1']
@@ -224,35 +221,3 @@ def test_grid_runs_hold_out_every_part_and_keep_no_other_best_checkpoint(file):
   assert point.development.evals['dev'].split == 'train[90%:]+test[90%:]'
   assert point.development.checkpoint.best == ''
   assert point.config.checkpoint.best == 'test/accuracy'
-
-
-@pytest.mark.parametrize(('grid', 'overrides', 'section', 'message'), [
-    (['optimizer.learning_rate=0.1,abc'], [], {},
-     'at optimizer.learning_rate=abc: optimizer.learning_rate must be float, '
-     "but is 'abc'"),
-    (['data.split=train'], [], {}, 'data.split cannot be swept'),
-    (['averaging=0.9,9e-1'], [], {}, 'each once'),
-    (['batch_size=8,'], [], {}, '--grid takes'),
-    (['batch_size=8', 'batch_size=9'], [], {}, 'names batch_size twice'),
-    ([], [], {'metric': 'dev/acuracy'},
-     "sweep.metric 'acuracy'. Did you mean 'accuracy'?"),
-    ([], [], {'metric': 'test/accuracy'}, "no evaluator is called 'test'"),
-    ([], [], {'seeds': 0}, 'seeds must be at least 1'),
-    ([], [], {'held_out': 0}, 'held_out must be at least 1 and below 100'),
-    ([], ['data.split=train[:50%]'], {}, 'what else to hold out'),
-    (['batch_size=8'], [], {'file': 'quickstart.py'}, 'has the stages'),
-    ([], [], {'file': 'cifar10.py'}, '--grid optimizer.learning_rate=')])
-def test_mistakes_are_errors_of_the_plan(
-    file, grid, overrides, section, message):
-  if 'file' in section:
-    file, section = f'{ROOT}/configs/{section["file"]}', {}
-  with pytest.raises(ValueError) as error:
-    plan(file, *overrides, grid=grid, **section)
-  assert message in str(error.value)
-
-
-def test_a_run_that_cannot_be_built_stops_a_sweep_before_training(
-    file, tmp_path):
-  with pytest.raises(ValueError, match='run patch=3: An image of 8x8'):
-    sweep_lib.run(plan(file, grid=['model.patch=4,3']), tmp_path)
-  assert not (tmp_path / 'runs').exists()

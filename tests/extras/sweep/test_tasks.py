@@ -149,23 +149,6 @@ def test_flags_take_precedence_over_tasks_which_keep_their_changes(tmp_path):
       (8, 16), (16, 16)]
 
 
-@pytest.mark.parametrize(('datasets', 'section', 'message'), [
-    ('digits', {'report': {'a/b': 'test/accuracy'}}, 'form PANEL/ROW/COLUMN'),
-    ('digits', {'soup': 'greedy'}, "soup is 'greedy', but different tasks"),
-    ('a/x+b/x', {}, 'two have the same last name')])
-def test_wrong_settings_are_errors(datasets, section, message):
-  with pytest.raises(ValueError, match=message):
-    plan(f'datasets={datasets}', **section)
-
-
-def test_metrics_of_the_table_are_checked_before_training(tmp_path, training):
-  tasks = plan('datasets=digits,images=all,methods=fine-tuned',
-               'evals.test.name=calibration')
-  with pytest.raises(ValueError, match="sweep.report 'accuracy'"):
-    next(tasks_lib.run(tasks, tmp_path))
-  assert not training.names
-
-
 @pytest.mark.parametrize(('scratch', 'cls'), [('true', 0), ('false', 1)])
 def test_the_baseline_keeps_random_weights(scratch, cls):
   config = load_config.load_one(

@@ -266,14 +266,6 @@ def test_differential_attention_is_the_formula_of_the_paper():
   np.testing.assert_allclose(captured['after_attention'][0], after, atol=1e-5)
 
 
-@pytest.mark.parametrize('settings', [
-    {'rotary': {}}, {'position': 'relative_2d'}, {'num_kv_heads': 1},
-    {'width': 14}], ids=str)
-def test_differential_attention_excludes_other_settings(settings):
-  with pytest.raises(ValueError, match='differential attention needs heads'):
-    factory.parse({**DIFFERENTIAL, **settings})
-
-
 def test_attention_pooling_is_not_differential():
   model = factory.build(factory.parse({
       **DIFFERENTIAL, 'parallel': True, 'pooling': 'attention',

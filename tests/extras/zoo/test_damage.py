@@ -6,7 +6,6 @@ from unittest import mock
 import zipfile
 
 from etils import epath
-import numpy as np
 import pytest
 
 from tests import random_models
@@ -14,12 +13,6 @@ from tests.extras.zoo import zoo_models
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import open_file
 from vit_jax.weights import download
-
-
-def refused(path, words, **overrides):
-  with pytest.raises(ValueError, match=words) as error:
-    foreign.load(path, overrides)
-  assert str(path) in str(error.value)
 
 
 def header(change):
@@ -61,25 +54,13 @@ def content(family, path):
 
 
 @pytest.mark.parametrize(('content', 'expected'), [
-    (b'', None), (b'\x00' * 9, None), (b'<html>not found</html>', None),
     (b'PK\x03\x04', 'npz'), (b'PK\x05\x06', 'npz'),
     (b'\x80\x02\x8a\x0a', 'pytorch'),
     (b'PK\x03\x04' + bytes(22) + b'\x0a\x00\x00\x00x/data.pkl', 'pytorch'),
     ((20).to_bytes(8, 'little') + b'{"a": 1}', 'safetensors')])
 def test_the_content_determines_the_format(content, expected, tmp_path):
   (tmp_path / 'x.npz').write_bytes(content)
-  if expected is None:
-    with pytest.raises(ValueError, match='x.npz is not a file of weights'):
-      open_file.format_of(tmp_path / 'x.npz')
-  else:
-    assert open_file.format_of(tmp_path / 'x.npz') == expected
-
-
-@pytest.mark.parametrize(('family', 'damage', 'words'), DAMAGE)
-def test_a_damaged_file_is_an_error(family, damage, words, tmp_path):
-  data = content(family, tmp_path / 'x')
-  (tmp_path / 'x').write_bytes(damage(data))
-  refused(tmp_path / 'x', words, num_heads=2)
+  assert open_file.format_of(tmp_path / 'x.npz') == expected
 
 
 @pytest.mark.parametrize(('family', 'damage', 'words'), DAMAGE[3::4])
@@ -145,31 +126,6 @@ def test_a_damaged_shard_is_an_error(tmp_path):
   (tmp_path / 'b.safetensors').write_bytes(whole[:-1])
   with pytest.raises(ValueError, match='b.safetensors is truncated or damaged'):
     foreign.load(tmp_path, {'num_heads': 2})
-
-
-@pytest.mark.parametrize(('held', 'words'), [
-    ({}, 'Found: nothing'), ({'cat.jpg': '?'}, 'Found: cat.jpg'),
-    ({'config.json': '{}', 'notes.txt': 'x'}, 'Found: config.json, notes'),
-    ({'model.safetensors': ''}, 'neither weights'),
-    *(({'m.safetensors.index.json': index}, r'm\.safetensors\.index\.json')
-      for index in ('{}', '{"weight_map": {"a": []}}', '{', '[]'))])
-def test_a_folder_without_weights_or_with_a_malformed_index_is_an_error(
-    held, words, tmp_path):
-  for name, text in held.items():
-    (tmp_path / name).write_text(text)
-  refused(tmp_path, words)
-
-
-def test_an_object_array_is_never_unpickled(tmp_path):
-  class Program:
-    def __reduce__(self):
-      return (tmp_path.joinpath('ran').touch, ())
-
-  with (tmp_path / 'x').open('wb') as file:
-    np.savez(file, **{
-        **zoo_models.arrays('npz'), 'cls': np.array([Program()], object)})
-  refused(tmp_path / 'x', 'cls.npy is an array of Python objects')
-  assert not (tmp_path / 'ran').exists()
 
 
 def test_a_remote_folder_is_copied_once(tmp_path, monkeypatch, cached_files):

@@ -15,7 +15,6 @@ import vit_jax
 from vit_jax import objectives
 from vit_jax import tree
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import load_config
 from vit_jax.extras.zoo import flexivit
 from vit_jax.extras.zoo import interpolation
 from vit_jax.models import factory
@@ -168,31 +167,6 @@ def test_evaluation_is_at_the_patch_size_of_the_model():
 def test_devices_and_microbatches_do_not_change_the_steps():
   test_steps.test_devices_and_microbatches_do_not_change_the_steps(
       {**OBJECTIVE, 'patch_sizes': (1, 4)}, accumulation=2)
-
-
-@pytest.mark.parametrize(('sizes', 'model', 'message'), [
-    ((), {}, r'flexivit needs the patch sizes .*objective.patch_sizes=8'),
-    ((0, 4), {}, 'patch_sizes must be at least 1'),
-    ((3, 4), {}, 'objective.patch_sizes: .* patches of 3x3'),
-    ((2, 4), {'position': 'relative_2d'},
-     "objective.patch_sizes needs .*position='relative_2d'"),
-    ((2, 4), {'name': 'ablation', 'position_at': 'layers'},
-     'objective.patch_sizes needs .*model.name=ablation'),
-    ((1, 2), {'backbone': {'depths': ()}, 'patch': 1},
-     'objective.patch_sizes needs .*model.name=hybrid')], ids=str)
-def test_errors_name_the_sizes(sizes, model, message):
-  with pytest.raises(ValueError, match=message):
-    toy.build(model=model, objective={**OBJECTIVE, 'patch_sizes': sizes})
-
-
-def test_an_earlier_config_names_the_new_settings():
-  config = toy.config(model={'patch_sizes': [2, 4], 'registers': 1})
-  with pytest.raises(ValueError, match=(
-      '^model.patch_sizes is 2,4, .*--config.objective.name=flexivit '
-      '--config.objective.patch_sizes=2,4')):
-    load_config.load(config)
-  with pytest.raises(ValueError, match='objective.patch_sizes=2,4'):
-    load_config.load(toy.config(), ['model.patch_sizes=2,4'])
 
 
 @pytest.mark.slow  # Trains.

@@ -54,33 +54,6 @@ def test_logits_are_scaled_cosines_plus_bias(settings, arrays, tmp_path):
     model.save(tmp_path / 'timm', form='timm')
 
 
-def truncate(path):
-  write(path)
-  path.write_bytes(path.read_bytes()[:-100])
-
-
-@pytest.mark.parametrize(('change', 'message'), [
-    ({'width': 5}, 'width 5, but the image embeddings of .* have width 6'),
-    ({'labels': np.array(['a', 'b', 'a'])}, r'\[3, 6\], .* 2 different labels'),
-    ({'scale': np.nan}, 'not finite'),
-    ({'embeddings': np.zeros((3, 6))}, 'an embedding is zero'),
-    ({'labels': np.array([['a']], object)}, 'array of Python objects'),
-    (lambda path: np.savez(path, labels=np.array(LABELS)),
-     r"'embeddings'.*Expected an \.npz file"),
-    (truncate, 'Cannot read the text embeddings')])
-def test_wrong_files_are_errors(change, message, tmp_path):
-  path = tmp_path / 'x.npz'
-  change(path) if callable(change) else write(path, **change)
-  with pytest.raises(ValueError, match=message):
-    zero_shot.attach(random_models.make_tiny(**CLIP), path)
-
-
-def test_models_of_another_kind_are_errors(tmp_path):
-  resnet = random_models.make_tiny(**random_models.RESNET)
-  with pytest.raises(ValueError, match='expected the ViT image tower'):
-    zero_shot.attach(resnet, write(tmp_path / 'x.npz'))
-
-
 @pytest.mark.slow
 def test_evaluate_classifies_without_training(tmp_path, capsys):
   """Each text is the mean of the embedded images of a digit."""

@@ -28,33 +28,6 @@ def test_declared_settings_are_used(family, weights, tmp_path):
       f'declared by {tmp_path / "config.json"}')
 
 
-@pytest.mark.parametrize(('family', 'change', 'words'), [
-    ('huggingface', {'hidden_size': 24}, 'patches/kernel: expected .*24'),
-    ('huggingface', {'patch_size': 16}, '17 position .*32x32'),
-    ('huggingface', {'qkv_bias': False}, 'qkv_bias: expected nothing, found'),
-    ('huggingface', {'num_hidden_layers': 12}, r'expected \(12, .*found \(2,'),
-    ('huggingface', {'model_type': 'swin'}, "type is 'swin'.*shifted windows"),
-    ('huggingface', {'hidden_size': 'wide'}, 'model.width must be int'),
-    ('huggingface', {'id2label': zoo_models.labels(start=1)},
-     '0 to 4, but the first are 1, 2'),
-    ('timm', {'label_names': zoo_models.labels(start=1)},
-     '0 to 4, but the first are 1, 2'),
-    ('timm', {'architecture': 'swin_tiny'}, "is 'swin_tiny'.*shifted windows"),
-    ('timm', {'architecture': 'resnetv2_50x1_bit', 'model_args': {},
-              'global_pool': 'avg'},
-     'for timm_bit, but the arrays .* timm ViT'),
-    ('timm', {'num_classes': 7}, r'expected \(7,\), found \(5,\)'),
-    ('timm', {'model_args': [3]}, 'is malformed: AttributeError'),
-    ('timm', {'global_pool': 'map'}, 'pooling/probe: expected'),
-    ('timm', {'pretrained_cfg': {'mean': 0.5}}, 'is malformed: TypeError')])
-def test_the_config_of_another_model_is_an_error(
-    family, change, words, tmp_path):
-  write(tmp_path, family, **change)
-  with pytest.raises(ValueError, match=(
-      f'(?s)config.json .*{words}.*move the weights out of its folder')):
-    foreign.load(tmp_path / 'model.safetensors')
-
-
 def test_the_config_of_an_unknown_library_is_ignored_with_a_note(tmp_path):
   zoo_models.write_folder(tmp_path, 'timm', {'sails': 3})
   loaded = foreign.load(tmp_path, {'num_heads': 2})

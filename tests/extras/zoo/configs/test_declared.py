@@ -39,34 +39,6 @@ def metadata(*, change=(), **settings):
   return data
 
 
-@pytest.mark.parametrize(('change', 'words'), [
-    ({'width': 24}, r'patches/bias: expected \(24,\), found \(12,\)'),
-    ({'depth': 3}, r'expected \(3, .*found \(2, '),
-    ({'num_classes': 6}, r'expected \(6,\), found \(5,\)'),
-    ({'position': 'none'}, 'positions: expected nothing'),
-    ({'pooling': 'average', 'cls': False}, '17 position .*do not'),
-    ({'num_heads': 5}, 'does not divide into 5 heads'),
-    ({'depht': 3}, "Did you mean 'depth'")])
-def test_metadata_of_another_model_is_an_error(change, words, tmp_path):
-  with pytest.raises(ValueError, match=f'(?s){words}') as error:
-    load(tmp_path / 'x', 'timm', json.dumps(metadata(change=change)))
-  assert 'vit_jax in the metadata of' in str(error.value)
-
-
-@pytest.mark.parametrize(('family', 'text', 'words'), [
-    ('npz', '{', 'Expecting'), ('npz', '[' * 100_000, 'nested too deeply'),
-    *(('timm', text, words) for text, words in (
-        ('{', 'Expecting'), ('[' * 100_000, 'nested too deeply'),
-        ('{"preprocess": {}}', r'needs the key.s. model'),
-        ('{"model": {}, "preprocess": {}}', 'neither a variant nor width'),
-        ('{"model": {"variant": "B/16"}, "preprocess": {}}',
-         'needs the key.s. resolution'),
-        ('{"model": {}, "preprocess": {}, "code": 1}', 'Unknown key .*code')))])
-def test_malformed_metadata_is_an_error(family, text, words, tmp_path):
-  with pytest.raises(ValueError, match=f'is malformed: .*{words}'):
-    load(tmp_path / 'x', family, text)
-
-
 def test_json_of_another_npz_file_is_an_error(tmp_path):
   model = random_models.make_tiny()
   model.save(tmp_path / 'x.npz', form='npz')

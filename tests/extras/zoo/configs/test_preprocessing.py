@@ -12,7 +12,6 @@ from vit_jax.data.images import ops as ops_lib
 from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
-from vit_jax.weights import overrides as overrides_lib
 
 MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 8,
          'num_classes': 2, 'position': 'none'}
@@ -103,20 +102,6 @@ def test_terms_of_timm_change_a_resize_and_crop_only():
 def test_the_size_before_the_crop_is_that_of_timm(crop, resized):
   (op, *_) = resize_and_crop.parse({'resolution': 224, 'crop': crop}).ops
   assert op.size == (resized, resized)
-
-
-def test_a_wrong_term_is_an_error():
-  with pytest.raises(ValueError, match='crop must be above 0 and at most 1'):
-    overrides_lib.parse({'crop': 2})
-
-
-@pytest.mark.parametrize('eval_ops', [
-    o for o in OPERATIONS if o[-1] != CROP or len(o) == 1], ids=str)
-def test_operations_that_timm_cannot_express_are_refused(eval_ops):
-  model = random_models.make(BACKBONE, side=64, ops=eval_ops)
-  with pytest.raises(ValueError, match=(
-      'resizes once, by a filter of Pillow, .* to 64 x 64, .*npz')):
-    timm_export.config_json(model)
 
 
 @pytest.mark.parametrize(('side', 'before'), [

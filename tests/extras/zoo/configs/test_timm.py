@@ -88,47 +88,7 @@ def test_rotary_positions_follow_the_arguments(arguments, rotary, position):
   assert (found['rotary'], found['position']) == (rotary, position)
 
 
-@pytest.mark.parametrize(('config', 'words'), [
-    ({'architecture': 'vit_base_mci_224'}, 'a convolutional stem'),
-    ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
-        'rope_type': 'axial'}}, "rope_type='axial', which is not supported"),
-    ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
-        'pos_embed_align_corners': True}}, 'lack that interpolation'),
-    *(({'architecture': name}, component) for name, component in (
-        ('hiera_tiny_224.mae', 'pooling between layers'),
-        ('samvit_base_patch16.sa1b', 'attention within windows'),
-        ('swin_tiny_patch4_window7_224', 'within shifted windows'),
-        ('convnext_tiny.fb_in1k', 'a convolutional network'),
-        ('vit_small_resnet26d_224', 'a ResNet-D with batch norm'))),
-    *(({**BASE, 'model_args': without(**{key: value})}, words)
-      for key, value, words in (
-          ('norm_layer', 'batchnorm', "Unknown norm_layer 'batchnorm'"),
-          ('in_chans', 1, 'model_args has in_chans=1'),
-          ('of_next_year', 1, 'model_args has of_next_year=1'),
-          ('act_layer', 'relu', "Unknown act_layer 'relu'"))),
-    ({**BASE, 'global_pool': 'avgmax'}, 'Unknown global_pool'),
-    ({**BASE, 'model_args': without(global_pool='')}, 'Unknown global_pool'),
-    ({'architecture': 'resnetv2_50'}, 'which is unknown, and so are num_'),
-    ({'architecture': 'resnetv2_50x1_bit', 'global_pool': 'max'},
-     'expected avg'),
-    ({'architecture': 'resnetv2_50x1_bit', 'model_args': {'avg_down': True}},
-     'model_args has avg_down=True')])
-def test_what_our_models_lack_is_refused(config, words):
-  with pytest.raises(ValueError, match=words):
-    timm.parse(config)
-
-
 # --------------------------------------------------------------- preprocessing
-
-
-@pytest.mark.parametrize(('declared', 'words'), [
-    ({'interpolation': 'random'}, "interpolation is 'random'"),
-    ({'mean': [0.5, 0.5]}, 'mean must be one number, or'),
-    ({'crop_pct': 0.9, 'crop_mode': 'border'}, "Unknown crop_mode 'border'"),
-    ({'input_size': [1, 32, 32]}, 'input_size must be')])
-def test_unsupported_preprocessing_is_refused(declared, words, tmp_path):
-  with pytest.raises(ValueError, match=words):
-    load(tmp_path, {**BASE, 'pretrained_cfg': declared})
 
 
 FLAT = {
@@ -204,32 +164,6 @@ def test_a_hybrid_is_exported_as_its_network_with_arguments_for_the_encoder():
       'embed_dim', 'depth', 'num_heads', 'patch_size', 'mlp_ratio')} == {
           'embed_dim': 768, 'depth': 12, 'num_heads': 8, 'patch_size': 1,
           'mlp_ratio': 4.0}
-
-
-@pytest.mark.parametrize(('settings', 'names'), [
-    ({'variant': 'R200x3'}, 'backbone=.*'),
-    ({**TINY, **random_models.HYBRID}, 'backbone=.*'),
-    *(({**TINY, 'num_heads': 3, 'gelu': 'exact', **settings}, names)
-      for settings, names in (
-          ({'mlp': 'swiglu', 'layer_norm_epsilon': 1e-5},
-           'layer_norm_epsilon=1e-05'),
-          ({'layer_norm_epsilon': 1e-12}, 'layer_norm_epsilon=1e-12'),
-          ({'pool_heads': 3, 'pooling': 'attention'}, 'pool_heads=3'),
-          ({'backbone': {'depths': (3, 4, 9)}, 'post_norm': True},
-           r'backbone=StemConfig\(.*\)'),
-          ({'parallel': True, 'differential': True, 'position_cls': False},
-           'layer_scale=None'),
-          ({'rotary': {'register_base': 2.0}}, r'rotary=RotaryConfig\(.*\)'),
-          ({'key_bias': False, 'gelu': 'quick', 'pool_prefix': True},
-           "gelu='quick', pool_prefix=True"),
-          # Scales of attention alone are no NaFlex ViT of timm.
-          ({'position': 'factorized', 'pooling': 'average', 'layer_scale': 0.1,
-            'layer_scale_mlp': False}, '.*layer_scale_mlp=False')))], ids=str)
-def test_the_error_names_only_what_the_nearest_architecture_lacks(
-    settings, names):
-  with pytest.raises(ValueError, match=(
-      f'timm has no architecture with {names}. Save the model as orbax')):
-    exported(**settings)
 
 
 def test_factors_of_an_architecture_that_a_model_lacks_are_removed():

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 
-import numpy as np
 import pytest
 
 from tests import random_models
@@ -83,16 +82,3 @@ def test_a_file_with_only_timms_names_is_read_with_a_note(tmp_path):
   loaded = load(tmp_path, zoo_models.arrays('timm', **PLAIN))
   assert (loaded.kind, loaded.positions) == ('timm', 'cubic')
   assert any('DINO, iBOT, MAE' in note for note in loaded.notes)
-
-
-def test_patches_of_videos_and_dinov3_are_refused_by_name(tmp_path):
-  arrays = zoo_models.arrays('timm', num_classes=0)
-  kernel = arrays['patch_embed.proj.weight']
-  arrays['patch_embed.proj.weight'] = np.stack([kernel, kernel], axis=2)
-  with pytest.raises(ValueError, match='several video frames .* lack'):
-    load(tmp_path, arrays)  # V-JEPA.
-  arrays = zoo_models.arrays('timm', **DINOV2, position='none')
-  with pytest.raises(ValueError, match=(
-      r'rope_embed.periods: unexpected \(Meta.s names of DINOv3; load it as')):
-    load(tmp_path, zoo_models.with_zeros(arrays, dict.fromkeys(
-        ('storage_tokens', 'mask_token', 'rope_embed.periods'), 4)))
