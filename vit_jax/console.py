@@ -18,6 +18,7 @@ from vit_jax import escape
 _HEADING_WIDTH = 12  # Headings of numbers wrap here.
 _GAP = 3  # Columns between those of a table.
 _BRIEF = 4  # Lines of a report.
+_NUMBER = re.compile(r'[\d.,e+-]+|.*[%–]')  # As text; a dash is a gap.
 verbose = False  # Whether reports are printed whole; set by --verbose.
 
 
@@ -42,7 +43,7 @@ def table(
   widths, loose = list[int](), list[int]()  # Loose columns may be wrapped.
   for i, heading in enumerate(columns):
     column = [row[i] for row in cells]
-    numeric = all(_is_number(row[i]) or text.endswith(('%', '–'))
+    numeric = all(_is_number(row[i]) or _NUMBER.fullmatch(text)
                   for row, text in zip(rows, column))
     widths.append(max(map(cell_len, column), default=0))
     # Short texts without spaces would be broken within words.
@@ -57,10 +58,10 @@ def table(
         _text(heading), justify='right' if numeric else 'left',
         overflow='fold', no_wrap=i not in loose)
   rest = console.width - sum(widths) - _GAP * len(columns)
-  if rest < 0 and not loose:  # Then the widest text is.
-    loose.append(max(range(len(columns)), key=lambda i: (
-        drawn.columns[i].justify == 'left', widths[i])))
-    drawn.columns[loose[0]].no_wrap = False
+  if rest < 0 and not loose:  # Then all texts are.
+    loose = [i for i, c in enumerate(drawn.columns) if c.justify == 'left']
+    for i in loose:
+      drawn.columns[i].no_wrap = False
   # Paths and names of metrics are broken after / and _.
   rest = (rest + sum(widths[i] for i in loose)) // max(1, len(loose))
   for row in cells:
