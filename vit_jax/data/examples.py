@@ -71,7 +71,7 @@ class LoadExample:
             example, image, self._generator(rng))
         row['image'] = ops_lib.to_array(image, size=self.config.size)
       else:
-        row['image'] = self._apply_ops(image, rng)
+        row['image'] = self.apply_ops(image, rng)
       if not self.dataset.is_unlabelled:  # Labels may be -1.
         row['label'] = self._encode_label(example['label'])
       row['mask'] = np.asarray(1, np.float32)
@@ -81,7 +81,7 @@ class LoadExample:
     """Returns the pixels of an example after the operations."""
     index, image, _ = self._readable(index)
     with self.dataset.naming(index):
-      return self._apply_ops(image, np.random.default_rng(0))
+      return self.apply_ops(image, np.random.default_rng(0))
 
   def original(self, index: int) -> tuple[np.ndarray, str]:
     """Returns the pixels of an example as stored, and its name."""
@@ -175,7 +175,7 @@ class LoadExample:
     padded[:len(indices)] = indices
     return padded
 
-  def _apply_ops(
+  def apply_ops(
       self, image: ops_lib.Picture, rng: np.random.Generator,
   ) -> np.ndarray:
     """Returns the pixels of an image after the operations."""

@@ -309,9 +309,9 @@ def _sample(
     return [{**example, 'image': image_format.encode(example['image'])}
             for example in found]
   # All are PNG of the same size: noise of it is an upper bound.
-  noise = np.random.default_rng(0).integers(
-      0, 256, selection.config.image_shape, np.uint8)
-  return [{**example, 'image': taught_lib.encode(noise)} for example in found]
+  noise = image_format.encode(np.random.default_rng(0).integers(
+      0, 256, selection.config.image_shape, np.uint8))
+  return [{**example, 'image': noise} for example in found]
 
 
 def _shards(

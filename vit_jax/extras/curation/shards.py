@@ -208,17 +208,18 @@ def _read_records(
   Records of images that are stored as they are have no pixels.
   """
   dataset, taught = load.dataset, shard.features.taught
+  encode = shard.features.image_format.encode
   with dataset.naming(index, kind=unreadable_lib.UnreadableError):
     example = dataset[index]
     if taught is None:
-      image = shard.features.image_format.encode(example['image'])
+      image = encode(example['image'])
       load.config.decode(image)
       found = [(image, np.empty(0))]
     else:
       crops = [taught.crop(
           load, example['image'], key=dataset.source.key(index), number=number)
                for number in range(shard.crops)]
-      found = [(taught_lib.encode(crop), crop) for crop in crops]
+      found = [(encode(crop), crop) for crop in crops]
   return [(_record(load, shard.features, index, {**example, 'image': image}),
            pixels) for image, pixels in found]
 

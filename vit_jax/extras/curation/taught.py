@@ -5,17 +5,14 @@ A student then trains without running its teachers (`distill_features`).
 
 from collections.abc import Callable, Mapping
 import dataclasses
-import io
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from vit_jax import data
 from vit_jax import fields
 from vit_jax import registry
 from vit_jax.data import examples
-from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.splits import split_strings
 from vit_jax.exceptions import UserError
 from vit_jax.extras.curation import beam_runner
@@ -66,10 +63,7 @@ class Taught:
     """Returns the pixels of a crop, which depend on seed, key and number."""
     rng = np.random.default_rng(
         [self.seed, split_strings.stable_hash(key), number])
-    picture = load.config.decode(image)
-    for op in load.ops:
-      picture = op(picture, rng)
-    return ops_lib.to_array(picture, size=load.config.size)
+    return load.apply_ops(load.config.decode(image), rng)
 
 
 def open_outputs(
@@ -106,10 +100,3 @@ def open_outputs(
   taught.check_ops(config)
   return taught, outputs
 
-
-def encode(pixels: np.ndarray) -> bytes:
-  """Returns a PNG file of the pixels, which loses nothing."""
-  buffer = io.BytesIO()
-  Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(
-      buffer, 'PNG')
-  return buffer.getvalue()

@@ -10,7 +10,6 @@ from etils import epy
 
 from vit_jax import fields
 from vit_jax.extras.curation.commands import flags
-from vit_jax.extras.curation.commands import teacher_flags
 
 with epy.lazy_imports():
   from vit_jax import console
@@ -45,8 +44,7 @@ def add_to(tasks: argparse._SubParsersAction) -> None:
       help='reduce images whose shorter side has more than N pixels, and store '
       'them as JPEG if they were JPEG, otherwise as PNG (default: store all '
       'files unchanged)')
-  teacher_flags.add_to(parser)
-  flags.add(parser, '--runner', '--runner-flags')
+  flags.add(parser, *flags.TEACHER, '--runner', '--runner-flags')
   parser.set_defaults(run_task=run)
 
 
@@ -57,7 +55,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   start = time.monotonic()
   settings = flags.data_overrides(args)
   with image_files.ignore_pillow_warnings():
-    taught, outputs = teacher_flags.open_outputs(args, settings)
+    taught, outputs = flags.open_outputs(args, settings)
     planned = prepare.plan(
         settings, splits=[name for name in args.splits.split(',') if name],
         to=args.to, name=args.name, version=args.version,

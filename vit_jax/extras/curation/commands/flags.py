@@ -1,4 +1,4 @@
-"""Flags of several commands, and their values."""
+"""Flags of the commands on data, and their values."""
 
 import argparse
 from collections.abc import Mapping
@@ -25,7 +25,27 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         help='flags of the Beam runner, in quotes. To use all cores: '
         "--runner=DirectRunner --runner-flags='--direct_num_workers=0 "
         "--direct_running_mode=multi_processing'"),
+    '--teacher': dict(
+        default='', metavar='ADDRESS,...',
+        help='store images cropped and resized as a student sees them '
+        '(--config.data.resolution), with the outputs of these teachers, which '
+        'distill_features then reads; docs/distillation.md'),
+    '--teacher-resolution': dict(
+        default='', metavar='N,...',
+        help='size in pixels of the images that each teacher sees (default: '
+        'those of their weights)'),
+    '--no-patches': dict(
+        action='store_true',
+        help='store no patch features of teachers, which take the most space'),
+    '--crops': dict(
+        type=int, default=1, metavar='K',
+        help='random crops of each training image, by '
+        '--config.data.train_ops (default: one image, by data.eval_ops)'),
+    '--seed': dict(
+        type=int, default=0, metavar='N', help='seed of the crops'),
 }
+TEACHER = ('--teacher', '--teacher-resolution', '--no-patches', '--crops',
+           '--seed')
 
 
 def add(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -58,3 +78,13 @@ def data_overrides(args: argparse.Namespace) -> dict[str, Any]:
   """
   return {'source': args.source, 'data_dir': args.data_dir,
           **arguments.data_keys(args, args.set)}
+
+
+def open_outputs(
+    args: argparse.Namespace, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+  """Opens the teachers of the flags; see `taught.open_outputs`."""
+  from vit_jax.extras.curation import taught
+  return taught.open_outputs(
+      settings, teachers=args.teacher, resolutions=args.teacher_resolution,
+      patches=not args.no_patches, crops=args.crops, seed=args.seed,
+      runner=args.runner)
