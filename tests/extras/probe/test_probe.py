@@ -226,3 +226,16 @@ def test_the_last_block_has_the_features_of_the_model(
   assert metrics['accuracy'] == pytest.approx(
       probe(x[0], labels[0], 0.01).score(x[1], labels[1]), abs=0.011)
   assert metrics['accuracy'] > 0.3
+
+
+@pytest.mark.slow  # It trains a model.
+def test_a_run_measures_its_probe(one_device, tmp_path):
+  import vit_jax
+  built = vit_jax.build(toy_lib.config(evals={'probe': {
+      'name': 'probe', 'train_split': 'train[:100]', 'split': 'test[:50]',
+      'penalties': [0.01], 'batch_size': 50}}))
+  summary = vit_jax.train(built, tmp_path)['metrics']
+  found = built.evaluate(
+      'probe', vit_jax.load(tmp_path, log=None).params).metrics
+  for name in ('accuracy', 'development_accuracy'):
+    assert summary[f'probe/{name}'] == pytest.approx(found[name])
