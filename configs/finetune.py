@@ -107,8 +107,10 @@ def get_config(
   gentle = METHODS[method] is ADAM
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
   size = resolution or (usual_resolution(model) if name in TABLE_4 else 'auto')
-  if METHODS[method]['name'] == 'adam':
-    rates = ADAM_RATES if gentle else LORA_RATES
+  if gentle:
+    rates = ADAM_RATES
+  elif method == 'lora':
+    rates = LORA_RATES
   if method == 'few':
     total = {'steps': 200}
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
