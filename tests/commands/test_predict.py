@@ -204,6 +204,9 @@ def test_hostile_names_are_shown_and_written_as_text(
      'must end with .csv or .jsonl'),
     ('features', ['{photos}/a.png', '--output={photos}/a.npy'],
      'must end with .npz'),
+    ('features', ['{photos}/a.png', '--output={photos}/f.npz',
+                  '--config.data.resolution=64'],
+     "Unknown key of data 'resolution'. Known: target, table, group."),
     ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
      'None of the images has a result.'),
 ])

@@ -19,7 +19,7 @@ def test_a_line_has_no_metrics_of_single_outputs_and_at_most_three_lines():
   line = log_rows.evaluation_line(
       {f'a_long_name/of_metric_{i}': 0.5 for i in range(20)}, step=7,
       outputs=(), declared={})
-  assert len(line) < 3 * 80 and line.endswith(', and 14 more')
+  assert len(line) < 3 * 80 and line.endswith(', and 15 more')
 
 
 def test_fractions_are_shown_in_percent_and_numbers_of_images_are_not_shown():

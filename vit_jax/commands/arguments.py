@@ -47,8 +47,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         help='replace output files that exist, once the new ones are complete'),
     '--flip': dict(
         action='store_true',
-        help='average the outputs for each image and its mirror image, which '
-        'takes twice as long'),
+        help='average the outputs of an image and its mirror: twice the time'),
 }
 
 
@@ -234,7 +233,7 @@ def find_images(
   Without flags of the section data, tables with the columns that the config
   `run` names are read with its columns.
   """
-  keys = data_keys(args)
+  keys = data_keys(args, known=('target', 'table', 'group'))
   sections = [data_config.parse(keys)]
   trained = (run or {}).get('data', {})
   table = {**trained.get('table', {}), 'folder': '', 'split': None}
@@ -248,8 +247,12 @@ def find_images(
 
 
 def data_keys(
-    args: argparse.Namespace, texts: Sequence[str] = ()) -> dict[str, Any]:
-  """Returns the keys in `texts` and those of --config.data.key=value."""
+    args: argparse.Namespace, texts: Sequence[str] = (), *,
+    known: Sequence[str] = ()) -> dict[str, Any]:
+  """Returns the keys in `texts` and those of --config.data.key=value.
+
+  `known` are the keys that the command takes: by default, all of the section.
+  """
   for text in args.overrides:
     if not text.startswith('data.'):
       raise UserError(
@@ -257,9 +260,9 @@ def data_keys(
           f'--config.data.KEY=VALUE, but got --config.{text}.')
   found = parse_overrides([
       *texts, *(text.removeprefix('data.') for text in args.overrides)])
-  for name in found:  # Former keys are read from saved configs only.
+  for name in found:
     schema.check_name(
-        name, [*vars(data_config.DataConfig())], what='key of data')
+        name, known or [*vars(data_config.DataConfig())], what='key of data')
   if found.get('target', '') is None:
     found['target'] = 'none'  # A kind of labels.
   return found

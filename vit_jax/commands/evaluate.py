@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
       help='evaluators of the config, by their names there, or others with '
-      'default settings, such as confusion, fewshot or imagenet_v2; '
-      'docs/evaluation.md lists them. Override a setting by '
-      "--config.evals.fewshot.shots='[1,5]'")
+      'default settings, such as confusion (also names the images of the '
+      'largest losses), fewshot or imagenet_v2: docs/evaluation.md. Override '
+      "a setting by --config.evals.fewshot.shots='[1,5]'")
   parser.add_argument(
       '--source', default='', metavar='DATA',
       help='evaluate on a table of images, a folder or another dataset, as in '

@@ -41,12 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  arguments.check_output(
-      args.output, ('.npz',), overwrite=args.overwrite)
-  found, errors = arguments.find_images(args)
+  arguments.check_output(args.output, ('.npz',), overwrite=args.overwrite)
+  model = arguments.load_model(args)
+  found, errors = arguments.find_images(args, model.run)
   shape, progress = predicted_files.write_features(
-      arguments.load_model(args), found, errors, layer=args.layer,
-      batch_size=args.batch_size, output=args.output, overwrite=args.overwrite)
+      model, found, errors, layer=args.layer, batch_size=args.batch_size,
+      output=args.output, overwrite=args.overwrite)
   print(f'wrote {args.output}: {args.layer} '
         f'{" x ".join(f"{n:,}" for n in shape)} of '
         + console_lib.format_count(shape[0], 'image'))

@@ -16,7 +16,7 @@ from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.run import counters as counters_lib
 from vit_jax.training import step as step_lib
 
-_MAX_LENGTH = 200  # Of metrics in a line of the terminal.
+_MAX_LENGTH = 160  # Of metrics in a line of the terminal.
 
 
 def training_row(
