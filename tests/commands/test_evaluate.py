@@ -132,6 +132,13 @@ def test_an_open_config_takes_the_model_of_the_weights(
   assert printed.count('\n  model: ') == 1 and 'overrides' not in printed
 
 
+def test_an_open_config_takes_the_model_of_the_run(evaluate, trained):
+  status, figures = evaluate(
+      f'--workdir={trained}', '--evaluators=test',
+      '--config=configs/finetune.py:dataset=digits,batch_size=24')
+  assert status == 0 and figures['metrics']['test/examples'] == 360
+
+
 def test_logits_as_features_are_those_of_the_head(
     evaluate, one_device, trained):
   """A head that is not loaded has equal logits for every image."""

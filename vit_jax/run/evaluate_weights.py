@@ -79,9 +79,9 @@ def config_for(
   def prepare(name: str, sections: dict[str, Any]) -> dict[str, Any]:
     if name != stage:  # Not the stage that is evaluated.
       return sections
-    model = {'model': schema.to_plain(weights.config)} if is_model else {}
-    return {**sections, **model, 'evals': _evaluators(
-        sections.get('evals', {}), evaluators, changes)}
+    return {**sections, 'model': schema.to_plain(weights.config),
+            'evals': _evaluators(
+                sections.get('evals', {}), evaluators, changes)}
 
   if specification:
     # The weights determine the model, so those that the config starts training
