@@ -17,7 +17,8 @@ For your own images in class folders:
 Data that are not in table 4 use the method 'adam': Adam with layer-wise
 learning-rate decay, 20 epochs in batches of 32, chosen on development splits
 (docs/training.md). `:method=full` is the paper's SGD with the learning rates of
-CIFAR, and `:method=few` takes 200 steps, for some 25 images per class.
+CIFAR. `:method=few` is for some 25 images per class: 200 steps at a lower rate,
+and ten times that rate for the new head.
 
 For ImageNet as in table 2, use `:dataset=imagenet2012,resolution=512` for L/16
 and resolution=518 for H/14; both enable weight averaging. Accuracy of such a
@@ -42,6 +43,10 @@ for `train_ops`.
 A single run uses the third of the four learning rates.
 """
 
+from collections.abc import Mapping, Sequence
+import dataclasses
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import pretrain
@@ -60,24 +65,47 @@ TABLE_4 = {
 }
 OTHERS = ({'epochs': 20}, CIFAR_RATES, 10, 'train')
 
-# The paper's fine-tuning; Adam with layer-wise learning-rate decay of 0.75
-# (arXiv 2106.08254), for all and for few images; linear probe of the frozen
-# representation; SGD with that decay; low-rank adapters of attention (arXiv
-# 2106.09685).
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+  """How weights are fine-tuned; by default as in the paper.
+
+  Attributes:
+    optimizer: settings of the optimizer.
+    rates: learning rates to try, in place of those of table 4.
+    total: length, in place of that of table 4.
+    batch_size: global batch size.
+    warmup: percent of the steps.
+    train_ops: crops and flips.
+  """
+  optimizer: Mapping[str, Any]
+  rates: tuple[float, ...] = ()
+  total: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  batch_size: int = 512
+  warmup: int = 5
+  train_ops: Sequence[Mapping[str, Any]] = pretrain.CROP_AND_FLIP
+
+
 SGD = {'name': 'sgd', 'momentum': 0.9}
-ADAM = {'name': 'adam', 'weight_decay': 0.05, 'layer_decay': 0.75}
+# Layer-wise decay of the learning rate: arXiv 2106.08254. Adapters: 2106.09685.
+# All but `full` is not from the paper.
+ADAM = Method(
+    {'name': 'adam', 'weight_decay': 0.05, 'layer_decay': 0.75},
+    rates=(0.0001, 0.0003, 0.001, 0.003), batch_size=32, warmup=10,
+    train_ops=({'op': 'inception_crop', 'area': [0.4, 1.0]}, {'op': 'flip'}))
 METHODS = {
-    'full': SGD,
+    'full': Method(SGD),
     'adam': ADAM,
-    'few': ADAM,
-    'probe': {**SGD, 'frozen': [r'(?!head/).*']},
-    'layer_decay': {**SGD, 'layer_decay': 0.75},
-    'lora': {'name': 'adam', 'frozen': [r'(?!head/|lora/).*']},
+    'few': dataclasses.replace(
+        ADAM, total={'steps': 200}, rates=(0.00003, 0.0001, 0.0003, 0.001),
+        optimizer={**ADAM.optimizer,
+                   'learning_rate_rules': [['head/.*', 10.0]]}),
+    'probe': Method({**SGD, 'frozen': [r'(?!head/).*']}),
+    'layer_decay': Method({**SGD, 'layer_decay': 0.75}),
+    'lora': Method(
+        {'name': 'adam', 'frozen': [r'(?!head/|lora/).*']},
+        rates=(0.0003, 0.001, 0.003, 0.01)),
 }
-# Not from the paper.
-ADAM_RATES = (0.0001, 0.0003, 0.001, 0.003)
-LORA_RATES = (0.0003, 0.001, 0.003, 0.01)
-GENTLE = ({'op': 'inception_crop', 'area': [0.4, 1.0]}, {'op': 'flip'})
 
 
 def get_config(
@@ -104,33 +132,27 @@ def get_config(
   if method not in METHODS:
     raise ValueError(
         f'Unknown method {method!r}. Known: {", ".join(METHODS)}.')
-  gentle = METHODS[method] is ADAM
+  how = METHODS[method]
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
+  rates = how.rates or rates
   size = resolution or (usual_resolution(model) if name in TABLE_4 else 'auto')
-  if gentle:
-    rates = ADAM_RATES
-  elif method == 'lora':
-    rates = LORA_RATES
-  if method == 'few':
-    total = {'steps': 200}
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
   averaged = name == 'imagenet2012' and size >= 512
   return ConfigDict({
-      'total': total,
-      'batch_size': batch_size or (32 if gentle else 512),
+      'total': dict(how.total or total),
+      'batch_size': batch_size or how.batch_size,
       'averaging': 0.9999 if averaged else None,
       'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': split, 'resolution': size,
-          'train_ops': [*(GENTLE if gentle else pretrain.CROP_AND_FLIP)],
+          'train_ops': [*map(dict, how.train_ops)],
           'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },
       'optimizer': {
           'momentum_dtype': 'bfloat16',
           'learning_rate': rates[2], 'clip_norm': 1.0,
-          'schedule': {
-              'name': 'cosine', 'warmup': {'percent': 10 if gentle else 5}},
-          **METHODS[method],
+          'schedule': {'name': 'cosine', 'warmup': {'percent': how.warmup}},
+          **how.optimizer,
       },
       'lora': {'rank': rank if method == 'lora' else 0},
       'evals': {'test': {'every': 'auto'}},
