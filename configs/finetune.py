@@ -43,9 +43,7 @@ for `train_ops`.
 A single run uses the third of the four learning rates.
 """
 
-from collections.abc import Mapping, Sequence
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -66,8 +64,7 @@ TABLE_4 = {
 OTHERS = ({'epochs': 20}, CIFAR_RATES, 10, 'train')
 
 
-@dataclasses.dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
   """How weights are fine-tuned; by default as in the paper.
 
   Attributes:
@@ -78,12 +75,12 @@ class Method:
     warmup: percent of the steps.
     train_ops: crops and flips.
   """
-  optimizer: Mapping[str, Any]
+  optimizer: dict[str, Any]
   rates: tuple[float, ...] = ()
-  total: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  total: dict[str, int] | None = None
   batch_size: int = 512
   warmup: int = 5
-  train_ops: Sequence[Mapping[str, Any]] = pretrain.CROP_AND_FLIP
+  train_ops: tuple[dict[str, Any], ...] = (*pretrain.CROP_AND_FLIP,)
 
 
 SGD = {'name': 'sgd', 'momentum': 0.9}
@@ -96,8 +93,8 @@ ADAM = Method(
 METHODS = {
     'full': Method(SGD),
     'adam': ADAM,
-    'few': dataclasses.replace(
-        ADAM, total={'steps': 200}, rates=(0.00003, 0.0001, 0.0003, 0.001),
+    'few': ADAM._replace(
+        total={'steps': 200}, rates=(0.00003, 0.0001, 0.0003, 0.001),
         optimizer={**ADAM.optimizer,
                    'learning_rate_rules': [['head/.*', 10.0]]}),
     'probe': Method({**SGD, 'frozen': [r'(?!head/).*']}),
