@@ -193,3 +193,17 @@ def test_a_section_with_another_name_and_fields_is_replaced():
 def test_overrides_can_set_a_whole_section(file, text):
   config = load(file, f'evals={text}')
   assert list(config.evals) == (['new'] if 'new' in text else [])
+
+
+@pytest.mark.parametrize(('key', 'new', 'expected'), [
+    ('patient', {}, 'patient'), (None, {}, ''),
+    ('patient', {'group': 'scene'}, 'scene')])
+def test_configs_that_were_saved_with_a_former_key_of_groups_still_load(
+    key, new, expected):
+  saved = config_lib.to_plain(config_lib.resolve(SMALL))
+  saved['data'] = {**saved['data'], 'table': {
+      **saved['data']['table'], 'key': key}, 'eval_unreadable': 'auto',
+                   'check_secs': 20.0, 'max_unreadable': 0.01}
+  del saved['data']['group'], saved['data']['divided_groups']
+  flags = [f'data.{name}={value}' for name, value in new.items()]
+  assert config_lib.resolve_with(saved, flags).data.group == expected

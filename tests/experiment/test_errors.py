@@ -91,6 +91,12 @@ def evaluate_patches(_):
         (load_file, FILES),
         (lambda _, override: load_config.load(
             toy.config(stages=test_config.STAGES), [override]), STAGES),
+        # Former keys are read from saved configs only.
+        (lambda _, flag: config_lib.resolve_with(config_lib.to_plain(
+            config_lib.resolve(SMALL)), [f'data.{flag}=0']), [
+                (key, f'Unknown key data.{key}') for key in (
+                    'table.key', 'check_secs', 'eval_unreadable',
+                    'max_unreadable')]),
         (lambda _, trained: test_config.inherited({}, trained), [
             (trained, 'data.mean is auto, that of the initial weights, but '
              'theirs is .* have 3 channels. Set data.mean') for trained in (

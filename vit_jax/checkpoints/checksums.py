@@ -75,9 +75,9 @@ def check_identity(arrays: Any, expected: str, *, path: Any) -> None:
   found = identity(arrays)
   if found != expected:
     raise UserError(
-        f'{path} holds other weights than those that the run started with: '
-        f'their hash is {found}, but was {expected}. Use the former weights; '
-        'those that are part of vit_jax are the ones of its version.')
+        f'{path} holds other weights than those that the run adapts: their '
+        f'hash is {found}, but that of the base of the adapters is {expected}. '
+        'Use the weights that the run started from.')
 
 
 def check(sums: Mapping[str, Any], restored: Mapping[str, Any]) -> None:

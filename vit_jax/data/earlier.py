@@ -6,18 +6,27 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import schema
 from vit_jax.data.sources import files
 
 AUTO = 'auto'  # Target of sections whose labels were inferred.
+_ENDED = ('eval_unreadable', 'max_unreadable', 'check_secs')
 
 
 def translate(section: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a section with the keys of today.
 
-  A target 'auto', which all saved sections had, is dropped; `table.folder` was
-  relative to the table then.
+  Keys that ended are left out, and `table.key` becomes `group`. A target
+  'auto', which all saved sections had, is dropped; `table.folder` was relative
+  to the table then. Former keys that flags set stay, which is an error.
   """
-  kept = dict(section)
+  kept = {key: value for key, value in section.items()
+          if key not in _ENDED or isinstance(value, schema.FlagText)}
+  table = kept.get('table')
+  if isinstance(table, Mapping) and 'key' in table and not isinstance(
+      table['key'], schema.FlagText):
+    kept['group'] = kept.get('group') or table['key'] or ''
+    kept['table'] = {key: of for key, of in table.items() if key != 'key'}
   if kept.get('target') == AUTO:
     kept['target'] = ''
     table = dict(kept.get('table') or {})

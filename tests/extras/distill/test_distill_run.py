@@ -1,6 +1,5 @@
 """A distillation run: its teacher is neither trained nor saved."""
 
-import dataclasses
 import json
 
 import jax
@@ -69,16 +68,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(trained, tmp_path):
   run_lib.train(trained[2], resumed)
   jax.tree.map(np.testing.assert_array_equal, *(
       items.read_params(paths.find(path)) for path in (trained[1], resumed)))
-
-
-def test_a_run_does_not_resume_with_another_teacher(trained, tmp_path):
-  resumed = toy.copy_at(trained[1], tmp_path / 'run', step=3)
-  (teacher,) = trained[2].teachers
-  other = dataclasses.replace(
-      teacher, read=lambda: jax.tree.map(lambda x: x + 1, teacher.read()))
-  with pytest.raises(ValueError, match='teacher.* holds other weights'):
-    run_lib.train(dataclasses.replace(
-        trained[2], teachers=(other,)), resumed)
 
 
 def test_evaluation_reports_the_loss_of_the_training(trained, tmp_path):
