@@ -93,7 +93,7 @@ def test_configs_build_at_full_size_without_allocating(case):
 PAPER = ROOT / 'configs' / 'paper'
 # Stages that cover the settings of a file.
 STAGES = {
-    'figure4.py': ('ResNet,500,0', 'ResNet fine-tuned,500,0'),
+    'figure4.py': ('ResNet,500,0', 'ResNet on digits,500,0'),
     'figure5.py': ('hybrid,small,1',),
     'figure8.py': ('all,half,2',),
     'figure9.py': ('class token,1e-02,0',),
