@@ -26,7 +26,6 @@ from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import load_config
 from vit_jax.inference import load as load_lib
-from vit_jax.inference import model as model_lib
 from vit_jax.models import factory
 from vit_jax.objectives import supervised
 from vit_jax.parallel import coordination
@@ -59,7 +58,7 @@ def config_for(
   """Returns the config that evaluates weights.
 
   Args:
-    weights: a run, or a `Model`, which determines the section `model`.
+    weights: a run or a `Model`; they determine the section `model`.
     specification: config file; by default, the config saved with the run.
     evaluators: names of evaluators of the config, or of others with default
       settings; by default, all of the config.
@@ -72,7 +71,6 @@ def config_for(
   Raises:
     UserError: if there is no config, or no such evaluator.
   """
-  is_model = isinstance(weights, model_lib.Model)
   changes = {**({'source': source, 'split': ''} if source else {}),
              **({'flip': True} if flip else {})}
 
@@ -88,7 +86,7 @@ def config_for(
     # from are not read.
     return load_config.load_one(
         specification, overrides, stage=stage, prepare=prepare,
-        **{'open_weights': None} if is_model else {})
+        open_weights=None)
   if weights.run:
     return config_lib.resolve_with(
         prepare(stage, dict(weights.run)), overrides)
