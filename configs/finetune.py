@@ -80,7 +80,7 @@ class Method(NamedTuple):
   total: dict[str, int] | None = None
   batch_size: int = 512
   warmup: int = 5
-  train_ops: tuple[dict[str, Any], ...] = (*pretrain.CROP_AND_FLIP,)
+  train_ops: tuple[dict[str, Any], ...] = pretrain.CROP_AND_FLIP
 
 
 SGD = {'name': 'sgd', 'momentum': 0.9}
@@ -136,13 +136,13 @@ def get_config(
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
   averaged = name == 'imagenet2012' and size >= 512
   return ConfigDict({
-      'total': dict(how.total or total),
+      'total': how.total or total,
       'batch_size': batch_size or how.batch_size,
       'averaging': 0.9999 if averaged else None,
       'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': split, 'resolution': size,
-          'train_ops': [*map(dict, how.train_ops)],
+          'train_ops': [*how.train_ops],
           'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },
       'optimizer': {

@@ -260,7 +260,7 @@ def data_keys(
           f'--config.data.KEY=VALUE, but got --config.{text}.')
   found = parse_overrides([
       *texts, *(text.removeprefix('data.') for text in args.overrides)])
-  for name in found:
+  for name in found:  # Former keys are read from saved configs only.
     schema.check_name(
         name, known or [*vars(data_config.DataConfig())], what='key of data')
   if found.get('target', '') is None:

@@ -21,6 +21,8 @@ from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.data import examples
 from vit_jax.data.splits import split_strings
+from vit_jax.experiment import build as build_lib
+from vit_jax.experiment import load_config
 
 # The leaf that writes the outputs.
 prepare = pytest.importorskip('vit_jax.extras.curation.prepare')
@@ -188,6 +190,18 @@ def test_a_resumed_run_is_exact(path, tmp_path):
 def test_a_run_that_contradicts_the_data_is_an_error(path, changes, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     build(path, **changes)
+
+
+def test_both_stages_of_photos_learn_from_stored_outputs(path):
+  stages = load_config.load(
+      'configs/photos.py:source=mine:1.0.0,objective=distill_features', [
+          f'data.data_dir={path}/tfds', 'data.resolution=8', 'model.patch=4',
+          'data.split=train', 'evals.test.split=test', 'batch_size=16'])
+  for config in stages.values():
+    experiment = build_lib.build(config, devices=jax.devices()[:1])
+    assert [*experiment.evaluators] == ['test']
+    assert len(experiment.config.objective.teachers) == 2
+    assert not experiment.teachers
 
 
 def test_evaluation_needs_outputs_of_the_same_teachers(path):
