@@ -96,7 +96,9 @@ def test_a_signal_during_the_imports_ends_with_the_documented_status(
   process = subprocess.Popen(
       [sys.executable, '-X', 'importtime', *program, 'train',
        '--config=configs/quickstart.py', f'--workdir={tmp_path}/run'],
-      cwd=ROOT, text=True, stderr=subprocess.PIPE)
+      cwd=ROOT, text=True, stderr=subprocess.PIPE,
+      # Tests in the background of a script ignore SIGINT, and so do children.
+      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
   lines = itertools.takewhile(
       lambda line: line.split('|')[-1].strip() != module, process.stderr)
   assert list(lines)
