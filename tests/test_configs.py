@@ -53,6 +53,7 @@ ARGUMENTS = {
         '', 'model=H/14,method=finetune', 'model=L/16,method=probe',
         'dataset=imagenet21k'),
     'position_ablation.py': ('dataset=cifar10',),
+    'frontier.py': ('minutes=240,seeds=1',),
     'optimizers.py': ('', 'source=cifar10'),
     'photos.py': tuple(
         f'source=cifar10,test_split=test,objective={name}'

@@ -97,7 +97,7 @@ def test_runs_that_predict_pixels_show_reconstructions(
   mean, std = (np.asarray(getattr(model.preprocess, name))
                for name in ('mean', 'std'))
   original = np.random.default_rng(0).uniform(size=(2, 16, 16, 3))
-  same, masked, predicted = reconstruction_lib.load(model)(
+  same, masked, predicted = reconstruction_lib.load(model).of_images(
       ((original - mean) / std).astype(np.float32))
   np.testing.assert_allclose(same, original, atol=1e-6)
   hidden = (np.abs(masked - 0.5) < 1e-6).all(axis=-1)
@@ -105,9 +105,8 @@ def test_runs_that_predict_pixels_show_reconstructions(
   want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
   np.testing.assert_allclose(predicted, want, atol=1e-6)
   larger = vit_jax.load(path, log=None, resolution=24)
-  assert reconstruction_lib.load(larger)(
-      np.zeros((2, 24, 24, 3), np.float32))[1].shape == (2, 24, 24, 3)
-  assert not inspect(tmp_path, photos)
+  assert reconstruction_lib.load(larger).preprocess == model.preprocess
+  assert not inspect(tmp_path, photos, '--set', 'resolution=24')
   assert 'Reconstruction' in capsys.readouterr().out
   assert 'reconstruction' in drawn(path / 'inspect')
   # Its head is not trained, although the data have classes.
@@ -120,8 +119,9 @@ def test_runs_that_predict_pixels_show_reconstructions(
         pytest.param(1, 'a.png', marks=pytest.mark.slow), (13, 'bands.npy')])
 def test_grey_and_multichannel_images_are_supported(
     photos, tmp_path, channels, name, monkeypatch):
-  monkeypatch.setattr(reconstruction_lib, 'load', lambda *_, **__: (
-      lambda images: (images.clip(0, 1),) * 3))
+  monkeypatch.setattr(reconstruction_lib, 'load', lambda model: (
+      reconstruction_lib.Reconstruction(
+          model.preprocess, lambda images: (images.clip(0, 1),) * 3)))
   save(tmp_path, {**TINY, 'depth': 1}, channels=channels,
        mean=(0.5,) * channels, std=(0.5,) * channels)
   shutil.copy(photos / 'a.png', tmp_path)

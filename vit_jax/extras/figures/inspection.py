@@ -108,19 +108,19 @@ def reconstruction(
     path: figure to write.
     tiles: receives the pictures for `strip`.
   """
-  reconstruct = reconstruction_lib.load(model)
-  if reconstruct is None or not paths:
+  trained = reconstruction_lib.load(model)
+  if trained is None or not paths:
     return []
   # Unreadable images are reported with the attention.
   batch = next(images_lib.batches(
-      paths, model.preprocess, size=len(paths),
+      paths, trained.preprocess, size=len(paths),
       on_error=lambda *_: None), None)
   if batch is None:
     return []
   names, arrays = batch
   columns = dict(zip(('input', 'masked', 'reconstructed'), (
       list(pictures_lib.visible(array))
-      for array in reconstruct(arrays[:len(names)]))))
+      for array in trained.of_images(arrays[:len(names)]))))
   model_figures.pictures(
       columns, path, titles=[_title(str(name)) for name in names])
   tiles['reconstruction'] = [
@@ -129,9 +129,9 @@ def reconstruction(
       for picture in pair]
   return [html_page.Section(
       'Reconstruction', 'Images with random masked patches (grey), and with '
-      'these patches as predicted in pre-training (MAE, figure 2). For '
-      'normalised targets, mean and deviation of each patch are the true '
-      f'ones.{_channels(model)}', path)]
+      'these patches as predicted in pre-training, at its resolution (MAE, '
+      'figure 2). For normalised targets, mean and deviation of each patch are '
+      f'the true ones.{_channels(model)}', path)]
 
 
 def segmentation(

@@ -5,7 +5,7 @@ prediction and MAE; these functions read them from the checkpoint.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import einops
 import jax
@@ -15,6 +15,7 @@ import numpy as np
 
 from vit_jax import objectives
 from vit_jax import types
+from vit_jax.data import preprocessing
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.objectives import objective as objective_lib
@@ -24,22 +25,29 @@ from vit_jax.weights import open as open_lib
 Images = Float[np.ndarray, 'batch height width channels']
 
 
-def load(
-    model: model_lib.Model,
-) -> Callable[[Images], tuple[Images, ...]] | None:
-  """Returns a function that reconstructs preprocessed images, if any.
+class Reconstruction(NamedTuple):
+  """The pre-training of a checkpoint.
 
-  It returns the images, the images with grey masked patches, and the images
-  with predicted patches, each in 0 ... 1. The masks are always the same. Only
-  checkpoints have predictions.
+  Attributes:
+    preprocess: preprocessing for the resolution of the pre-training; at others,
+      the decoder does not know the positions.
+    of_images: returns preprocessed images, the images with grey masked patches
+      and the images with predicted patches, each in 0 ... 1. The masks are
+      always the same.
   """
+  preprocess: preprocessing.Preprocess
+  of_images: Callable[[Images], tuple[Images, ...]]
+
+
+def load(model: model_lib.Model) -> Reconstruction | None:
+  """Returns the reconstruction of a checkpoint that has predictions."""
   if not model.is_checkpoint:
     return None  # Weight files. Do not download them again.
   weights = open_lib.open(model.address)
   if 'masked_patch' not in weights.shapes:
     return None
   config = objectives.parse(weights.run['objective'])
-  preprocess = model.preprocess
+  preprocess = model.preprocess.resized(weights.resolution)
   module = config.build_model(
       model.config, num_classes=model.config.num_classes,
       image_shape=(*preprocess.resolution, preprocess.channels))
@@ -52,9 +60,9 @@ def load(
     pixels = _denormalize(preprocess.value_scale, images)
     return reconstruct(config, context, params, pixels, jax.random.key(0))
 
-  return lambda images: tuple(
+  return Reconstruction(preprocess, lambda images: tuple(
       picture.clip(0, 1)
-      for picture in jax.device_get(of_batch(params, images)))
+      for picture in jax.device_get(of_batch(params, images))))
 
 
 def reconstruct(
