@@ -28,19 +28,49 @@ estimated from 370 and 155 images/s. Accuracy on the 10,000 validation images,
 reduced to 40 pixels: 37.98 % (measured 2026-11-26 on a Xeon, seed 0).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
+
+WHOLE = ({'op': 'resize'},)
+CROP_AND_FLIP = (
+    {'op': 'inception_crop', 'area': [0.35, 1.0]}, {'op': 'flip'})
+
+
+class Objective(NamedTuple):
+  """How the model is trained with an objective.
+
+  Attributes:
+    settings: section `objective`.
+    evaluator: what is evaluated on held-out images.
+    train_ops: operations on training images.
+    resolution: size of the images.
+    held_out: percent of the training split that are held out, in place of the
+      images of `test_split`.
+    accumulates: whether a batch is divided, so that activations of a microbatch
+      fit into the cache.
+  """
+  settings: dict[str, Any]
+  evaluator: str = 'objective'
+  train_ops: tuple[dict[str, Any], ...] = CROP_AND_FLIP
+  resolution: int = 32
+  held_out: int = 0
+  accumulates: bool = True
+
 
 # All but 'supervised' use no labels. As in configs/masked_patch_small.py, short
 # runs have small decoders, few views, and views of whole images.
 OBJECTIVES = {
-    'supervised': {'label_smoothing': 0.1},
-    'distill_features': {},
-    'mae': {'decoder_width': 64, 'decoder_depth': 2, 'decoder_heads': 4},
-    'lejepa': {'directions': 256, 'hidden': 256, 'views': {
+    'supervised': Objective({'label_smoothing': 0.1}, evaluator='auto'),
+    # Images are stored with the outputs of the teacher: 40 pixels, cropped.
+    'distill_features': Objective(
+        {}, train_ops=WHOLE, resolution=40, held_out=2),
+    'mae': Objective(
+        {'decoder_width': 64, 'decoder_depth': 2, 'decoder_heads': 4}),
+    # It embeds each microbatch twice.
+    'lejepa': Objective({'directions': 256, 'hidden': 256, 'views': {
         'num_local': 2, 'local_size': 16, 'global_area': (0.4, 1.0),
-        'local_area': (0.2, 0.5)}},
+        'local_area': (0.2, 0.5)}}, train_ops=WHOLE, accumulates=False),
 }
 
 
@@ -66,12 +96,12 @@ def get_config(
     raise ValueError(
         f'objective must be one of {", ".join(OBJECTIVES)}, but is '
         f'{objective!r}.')
-  taught = objective == 'distill_features'
-  side = 40 if taught else 32
-  stages = {'fine': _stage(fine, objective, side, grid=8, schedule='cosine')}
+  how = OBJECTIVES[objective]
+  first = 100 - how.held_out
+  stages = {'fine': _stage(fine, how, grid=8, schedule='cosine')}
   if coarse:
     stages = {
-        'coarse': _stage(coarse, objective, side, grid=4, schedule='constant'),
+        'coarse': _stage(coarse, how, grid=4, schedule='constant'),
         'fine': {**stages['fine'], 'init': {'stage': 'coarse', 'new': []}}}
   return ConfigDict({
       'batch_size': 128,
@@ -82,17 +112,15 @@ def get_config(
           'unroll': depth, 'remat': 'none',
       },
       'data': {
-          'source': source, 'split': 'train[:98%]' if taught else 'train',
-          'resolution': side,
-          'train_ops': [{'op': 'resize'}] if taught or objective == 'lejepa'
-                       else [{'op': 'inception_crop', 'area': [0.35, 1.0]},
-                             {'op': 'flip'}],
+          'source': source,
+          'split': f'train[:{first}%]' if how.held_out else 'train',
+          'resolution': how.resolution, 'train_ops': [*how.train_ops],
           'cache_mib': 1024,  # All images.
       },
-      'objective': {'name': objective, **OBJECTIVES[objective]},
+      'objective': {'name': objective, **how.settings},
       'evals': {'test': {
-          'name': 'auto' if objective == 'supervised' else 'objective',
-          'split': 'train[98%:]' if taught else test_split,
+          'name': how.evaluator,
+          'split': f'train[{first}%:]' if how.held_out else test_split,
           'every': {'percent': 10}}},
       'log': {'every': {'percent': 2}},
       # The last weights are used: the test split must not select any.
@@ -102,14 +130,12 @@ def get_config(
 
 
 def _stage(
-    epochs: float, objective: str, resolution: int, *, grid: int, schedule: str,
+    epochs: float, how: Objective, *, grid: int, schedule: str,
 ) -> dict[str, Any]:
   return {
       'total': {'epochs': epochs},
-      # Activations of a microbatch fit into the cache; but LeJEPA embeds each
-      # microbatch twice.
-      'accumulation': 1 if objective == 'lejepa' else grid ** 2 // 8,
-      'model': {'patch': resolution // grid},
+      'accumulation': grid ** 2 // 8 if how.accumulates else 1,
+      'model': {'patch': how.resolution // grid},
       'optimizer': {
           'name': 'muon', 'learning_rate': 0.005, 'weight_decay': 0.05,
           'clip_norm': 1.0,
