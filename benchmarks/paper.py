@@ -51,6 +51,8 @@ class Experiment:
   # Metric and x label by file name. x is the middle part of a run's name
   # (SERIES,X,SEED), or the training FLOPs.
   pictures: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+  # Not of the paper: only run if it is named.
+  extra: bool = False
 
 
 def _stages(minutes, name, **pictures):
@@ -75,6 +77,7 @@ def _transfer(datasets, runs, **arguments):
 
 
 RATE, IMAGES, ACCURACY = 'learning rate', 'pre-training images', 'test/accuracy'
+MINUTES = 'minutes of one CPU core'
 SHOTS = 'digits/5_shot'
 EMBEDDINGS, TARGET = 'where position embeddings are added', 'target'
 HEAD = 'head on the frozen backbone'
@@ -133,6 +136,10 @@ EXPERIMENTS = {
         for seed in range(3) for backbone, weights in BACKBONES.items()
         for head, settings in HEADS.items()),
                          {'camvid': ('test/mean_iou', HEAD)}),
+    'frontier': Experiment(1440, (
+        'train --config=configs/frontier.py --config.data.data_dir={data} '
+        '--workdir={runs}/frontier',), {'frontier': (ACCURACY, MINUTES)},
+                           extra=True),
 }
 # Other names of experiments, and those that need the runs of others.
 ALIASES = {'3': ['4'], 'table2': ['4', 'table2']}
@@ -311,7 +318,7 @@ def main():
   args = parser.parse_args()
   names = list(filter(None, args.figures.split(','))) or [
       name for name, experiment in EXPERIMENTS.items()
-      if args.data or not needs_data(experiment)]
+      if not experiment.extra and (args.data or not needs_data(experiment))]
   if unknown := set(names) - set(EXPERIMENTS) - set(ALIASES):
     parser.error(f'unknown: {", ".join(sorted(unknown))}; known: '
                  + ', '.join(EXPERIMENTS))
