@@ -15,10 +15,10 @@ For your own images in class folders:
         --workdir=runs/mine --config.init.checkpoint=runs/b16
 
 Data that are not in table 4 use the method 'adam': Adam with layer-wise
-learning-rate decay, 20 epochs in batches of 32, chosen on development splits
-(docs/training.md). `:method=full` is the paper's SGD with the learning rates of
-CIFAR. `:method=few` is for some 25 images per class: 200 steps at a lower rate,
-and ten times that rate for the new head.
+learning-rate decay and ten times the rate for the new head, and mixup, for 20
+epochs in batches of 32, chosen on development splits (docs/training.md).
+`:method=full` is the paper's SGD with the learning rates of CIFAR.
+`:method=few` is for some 25 images per class: 200 steps without mixup.
 
 For ImageNet as in table 2, use `:dataset=imagenet2012,resolution=512` for L/16
 and resolution=518 for H/14; both enable weight averaging. Accuracy of such a
@@ -74,6 +74,7 @@ class Method(NamedTuple):
     batch_size: global batch size.
     warmup: percent of the steps.
     train_ops: crops and flips.
+    mixup: alpha of mixup; 0 disables it.
   """
   optimizer: dict[str, Any]
   rates: tuple[float, ...] = ()
@@ -81,22 +82,22 @@ class Method(NamedTuple):
   batch_size: int = 512
   warmup: int = 5
   train_ops: tuple[dict[str, Any], ...] = pretrain.CROP_AND_FLIP
+  mixup: float = 0.0
 
 
 SGD = {'name': 'sgd', 'momentum': 0.9}
 # Layer-wise decay of the learning rate: arXiv 2106.08254. Adapters: 2106.09685.
 # All but `full` is not from the paper.
 ADAM = Method(
-    {'name': 'adam', 'weight_decay': 0.05, 'layer_decay': 0.75},
-    rates=(0.0001, 0.0003, 0.001, 0.003), batch_size=32, warmup=10,
-    train_ops=({'op': 'inception_crop', 'area': [0.4, 1.0]}, {'op': 'flip'}))
+    {'name': 'adam', 'weight_decay': 0.05, 'layer_decay': 0.75,
+     'learning_rate_rules': [['head/.*', 10.0]]},
+    rates=(0.00003, 0.0001, 0.0003, 0.001), batch_size=32, warmup=10,
+    train_ops=({'op': 'inception_crop', 'area': [0.4, 1.0]}, {'op': 'flip'}),
+    mixup=0.8)
 METHODS = {
     'full': Method(SGD),
     'adam': ADAM,
-    'few': ADAM._replace(
-        total={'steps': 200}, rates=(0.00003, 0.0001, 0.0003, 0.001),
-        optimizer={**ADAM.optimizer,
-                   'learning_rate_rules': [['head/.*', 10.0]]}),
+    'few': ADAM._replace(total={'steps': 200}, mixup=0.0),
     'probe': Method({**SGD, 'frozen': [r'(?!head/).*']}),
     'layer_decay': Method({**SGD, 'layer_decay': 0.75}),
     'lora': Method(
@@ -142,7 +143,7 @@ def get_config(
       'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': split, 'resolution': size,
-          'train_ops': [*how.train_ops],
+          'train_ops': [*how.train_ops], 'mixup': how.mixup,
           'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },
       'optimizer': {
