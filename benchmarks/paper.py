@@ -77,7 +77,7 @@ def _transfer(datasets, runs, **arguments):
 
 
 RATE, IMAGES, ACCURACY = 'learning rate', 'pre-training images', 'test/accuracy'
-MINUTES = 'minutes of one CPU core'
+MINUTES = 'nominal minutes of one CPU core'
 SHOTS = 'digits/5_shot'
 EMBEDDINGS, TARGET = 'where position embeddings are added', 'target'
 HEAD = 'head on the frozen backbone'
@@ -136,7 +136,7 @@ EXPERIMENTS = {
         for seed in range(3) for backbone, weights in BACKBONES.items()
         for head, settings in HEADS.items()),
                          {'camvid': ('test/mean_iou', HEAD)}),
-    'frontier': Experiment(1440, (
+    'frontier': Experiment(720, (
         'train --config=configs/frontier.py --config.data.data_dir={data} '
         '--workdir={runs}/frontier',), {'frontier': (ACCURACY, MINUTES)},
                            extra=True),

@@ -93,12 +93,13 @@ for argv in ([], *([name] for name in {leaves.COMMANDS})):
     (['-m', 'vit_jax'], signal.SIGINT, 130, 'argparse')])
 def test_a_signal_during_the_imports_ends_with_the_documented_status(
     program, signum, status, module, tmp_path):
+  # Tests in the background of a script ignore SIGINT, and so would the child.
+  ours = signal.signal(signal.SIGINT, signal.default_int_handler)
   process = subprocess.Popen(
       [sys.executable, '-X', 'importtime', *program, 'train',
        '--config=configs/quickstart.py', f'--workdir={tmp_path}/run'],
-      cwd=ROOT, text=True, stderr=subprocess.PIPE,
-      # Tests in the background of a script ignore SIGINT, and so do children.
-      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+      cwd=ROOT, text=True, stderr=subprocess.PIPE)
+  signal.signal(signal.SIGINT, ours)
   lines = itertools.takewhile(
       lambda line: line.split('|')[-1].strip() != module, process.stderr)
   assert list(lines)

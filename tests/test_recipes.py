@@ -213,6 +213,7 @@ def test_the_data_study_has_nested_sizes_and_equal_steps():
     ('augreg.py:aug=heavy', "aug is 'heavy'.*strong2"),
     ('vit_s16_imagenet.py:head=deep', "head is 'deep'"),
     ('data_study.py:sizes=9X', "'9X'.*9M, 500k"),
+    ('frontier.py:models=30k', "models has '30k'. Known: 29k"),
     ('pretrain.py:loss=hinge', "'hinge'"),
     ('finetune.py:method=prob', "finetune.py: Unknown method 'prob'")])
 def test_wrong_arguments_are_errors(case, words):

@@ -97,15 +97,17 @@ def test_runs_that_predict_pixels_show_reconstructions(
   mean, std = (np.asarray(getattr(model.preprocess, name))
                for name in ('mean', 'std'))
   original = np.random.default_rng(0).uniform(size=(2, 16, 16, 3))
-  same, masked, predicted = reconstruction_lib.load(model).of_images(
-      ((original - mean) / std).astype(np.float32))
+  images = ((original - mean) / std).astype(np.float32)
+  same, masked, predicted = reconstruction_lib.load(model).of_images(images)
   np.testing.assert_allclose(same, original, atol=1e-6)
   hidden = (np.abs(masked - 0.5) < 1e-6).all(axis=-1)
   assert hidden.mean() == 0.75
   want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
   np.testing.assert_allclose(predicted, want, atol=1e-6)
-  larger = vit_jax.load(path, log=None, resolution=24)
-  assert reconstruction_lib.load(larger).preprocess == model.preprocess
+  larger = reconstruction_lib.load(
+      vit_jax.load(path, log=None, resolution=24))
+  assert larger.preprocess == model.preprocess
+  np.testing.assert_array_equal(larger.of_images(images)[2], predicted)
   assert not inspect(tmp_path, photos, '--set', 'resolution=24')
   assert 'Reconstruction' in capsys.readouterr().out
   assert 'reconstruction' in drawn(path / 'inspect')

@@ -26,7 +26,7 @@ Images = Float[np.ndarray, 'batch height width channels']
 
 
 class Reconstruction(NamedTuple):
-  """The pre-training of a checkpoint.
+  """Reconstruction of images by the decoder of a checkpoint.
 
   Attributes:
     preprocess: preprocessing for the resolution of the pre-training; at others,
@@ -40,7 +40,8 @@ class Reconstruction(NamedTuple):
 
 
 def load(model: model_lib.Model) -> Reconstruction | None:
-  """Returns the reconstruction of a checkpoint that has predictions."""
+  """Returns the reconstruction by a checkpoint; None if it predicts no pixels.
+  """
   if not model.is_checkpoint:
     return None  # Weight files. Do not download them again.
   weights = open_lib.open(model.address)
