@@ -18,7 +18,8 @@ Data that are not in table 4 use the method 'adam': Adam with layer-wise
 learning-rate decay and ten times the rate for the new head, and mixup, for 20
 epochs in batches of 32, chosen on development splits (docs/training.md).
 `:method=full` is the paper's SGD with the learning rates of CIFAR.
-`:method=few` is for some 25 images per class: 200 steps without mixup.
+`:method=few` is for some 25 images per class: 200 steps without mixup, which
+was chosen for one class per image (else: --config.data.mixup=0).
 
 For ImageNet as in table 2, use `:dataset=imagenet2012,resolution=512` for L/16
 and resolution=518 for H/14; both enable weight averaging. Accuracy of such a

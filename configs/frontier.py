@@ -22,8 +22,8 @@ from ml_collections import ConfigDict
 from configs import cifar10
 from configs.paper import small
 
-# By number of parameters: recipe, width, depth, attention heads, and images/s on
-# one core of an AMD EPYC (2026-11-30), which determine the number of steps.
+# By number of parameters: recipe, width, depth, attention heads, and images/s
+# on one core of an AMD EPYC (2026-11-30), which determine the number of steps.
 MODELS = {
     '29k': ('best', 32, 2, 2, 950),
     '208k': ('best', 64, 4, 2, 410),

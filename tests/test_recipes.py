@@ -186,13 +186,21 @@ SETTINGS = {
     'finetune.py:model=B/16': {'data.train_ops': google_ops()},
     'finetune.py:model=B/16,dataset=digits,method=layer_decay': {
         'optimizer.layer_decay': 0.75},
+    # Ours (docs/training.md).
+    **{f'finetune.py:model=B/16,dataset=digits,resolution=224{method}': {
+        'batch_size': 32, 'optimizer.learning_rate': 0.0003,
+        'optimizer.learning_rate_rules': (('head/.*', 10.0),),
+        'optimizer.layer_decay': 0.75, **row}
+       for method, row in (
+           ('', {'total.epochs': 20, 'data.mixup': 0.8}),
+           (',method=few', {'total.steps': 200, 'data.mixup': 0.0}))},
     'pretrain.py': {'data.train_ops': google_ops()},
     'masked_patch.py': {'data.train_ops': google_ops()},
 }
 
 
 @pytest.mark.parametrize('case', SETTINGS)
-def test_settings_are_those_of_the_paper_or_its_code(case):
+def test_settings_are_those_of_the_paper_or_of_the_docs(case):
   config, = load(case).values()
   assert_settings(config, SETTINGS[case])
 
