@@ -136,7 +136,7 @@ EXPERIMENTS = {
         for seed in range(3) for backbone, weights in BACKBONES.items()
         for head, settings in HEADS.items()),
                          {'camvid': ('test/mean_iou', HEAD)}),
-    'frontier': Experiment(720, (
+    'frontier': Experiment(690, (
         'train --config=configs/frontier.py --config.data.data_dir={data} '
         '--workdir={runs}/frontier',), {'frontier': (ACCURACY, MINUTES)},
                            extra=True),

@@ -12,7 +12,7 @@ the same for all sizes and lengths, and were not chosen on test images.
 PARAMETERS,MINUTES,SEED, and draws the figure. With `:minutes=15`, only the
 short ones run; the others may follow later in the same folder.
 
-Hardware: 24 hours of one CPU core. Expected: docs/results.md.
+Hardware: an estimated 23 hours of one CPU core. Expected: docs/results.md.
 """
 
 from typing import Any
@@ -22,13 +22,13 @@ from ml_collections import ConfigDict
 from configs import cifar10
 from configs.paper import small
 
-# By number of parameters: recipe, width, depth, attention heads, and images/s
-# on one core of an AMD EPYC (2026-11-30), which determine the number of steps.
+# By number of parameters: recipe, width, depth, and images/s on one core of an
+# AMD EPYC (2026-11-30), which determine the number of steps.
 MODELS = {
-    '29k': ('best', 32, 2, 2, 950),
-    '208k': ('best', 64, 4, 2, 410),
-    '1404k': ('best', 128, 7, 4, 105),
-    'photos': ('photos', 128, 7, 4, 105),  # It has the shape of '1404k'.
+    '29k': ('best', 32, 2, 950),
+    '208k': ('best', 64, 4, 410),
+    '1404k': ('best', 128, 7, 105),
+    'photos': ('photos', 128, 7, 105),  # It has the shape of '1404k'.
 }
 
 
@@ -59,18 +59,15 @@ def get_config(
 
 
 def _stage(
-    recipe: str, width: int, depth: int, heads: int, images_per_sec: int, *,
-    minutes: int,
+    recipe: str, width: int, depth: int, images_per_sec: int, *, minutes: int,
 ) -> dict[str, Any]:
-  row = cifar10.RECIPES[recipe]
+  base = cifar10.get_config(recipe=recipe).to_dict()
   return {
-      'total': {'steps': minutes * 60 * images_per_sec // row['batch_size']},
+      'total': {'steps': minutes * 60 * images_per_sec // base['batch_size']},
       # Activations of a microbatch fit into the cache of a CPU.
       'accumulation': 8,
-      'init': row.get('init', {}),
-      'model': {**row['model'], 'width': width, 'depth': depth,
-                'mlp_dim': 4 * width, 'num_heads': heads, 'unroll': depth,
-                'remat': 'none'},
-      'objective': {'label_smoothing': row.get('label_smoothing', 0.0)},
-      'optimizer': row['optimizer'],
+      'model': {**base['model'], 'width': width, 'depth': depth,
+                'mlp_dim': 4 * width, 'num_heads': max(2, width // 32),
+                'unroll': depth, 'remat': 'none'},
+      **{name: base[name] for name in ('init', 'objective', 'optimizer')},
   }
