@@ -128,8 +128,7 @@ def _temporary(
 def check_absent(path: epath.Path, remedy: str = 'Remove it') -> None:
   """Raises a `UserError` with a remedy if `path` exists."""
   if path.exists():
-    raise UserError(
-        f'{path} exists already. {remedy}, or choose another path.')
+    raise UserError(f'{path} exists already. {remedy}, or choose another path.')
 
 
 def _upload(source: pathlib.Path, target: epath.Path) -> None:

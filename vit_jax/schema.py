@@ -137,8 +137,7 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
   if isinstance(section, record):
     return section
   if not isinstance(section, Mapping):
-    raise UserError(
-        f'{where} must be {_describe(record)} but is {section!r}.')
+    raise UserError(f'{where} must be {_describe(record)} but is {section!r}.')
   hints = typing.get_type_hints(record)
   fields = {f.name: f for f in dataclasses.fields(record) if f.init}  # type: ignore[arg-type]
   for key in section:
@@ -162,8 +161,7 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
 def check_section(section: Any, *, where: str) -> Mapping[str, Any]:
   """Returns the section, or raises a UserError if it is no mapping."""
   if not isinstance(section, Mapping):
-    raise UserError(
-        f'{where} must be a section with keys, but is {section!r}.')
+    raise UserError(f'{where} must be a section with keys, but is {section!r}.')
   return section
 
 
@@ -233,8 +231,7 @@ def _convert_tuple(value: Any, args: Sequence[Any], *, where: str) -> tuple:
   if len(args) == 2 and args[1] is Ellipsis:
     args = (args[0],) * len(value)
   if len(args) != len(value):
-    raise UserError(
-        f'{where} must have {len(args)} entries, but is {value!r}.')
+    raise UserError(f'{where} must have {len(args)} entries, but is {value!r}.')
   return tuple(convert(v, a, where=f'{where}[{i}]')
                for i, (v, a) in enumerate(zip(value, args)))
 

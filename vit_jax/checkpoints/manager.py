@@ -213,8 +213,7 @@ class Checkpoints:
     state = types.TrainState(
         params=restored['params'], average=restored.get('average'),
         **restored['training'])
-    return Restored(
-        state, restored['progress'], restored['config'], examples)
+    return Restored(state, restored['progress'], restored['config'], examples)
 
   def load_best(
       self, abstract: types.TrainState, *, step: int) -> types.Params:

@@ -42,8 +42,7 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
   schema.check_name(which, WHICH, what='which checkpoint')
   path = absolute(path)
   if not path.exists():
-    raise NotFoundError(
-        f'{path} does not exist.{registry.nearest_file(path)}')
+    raise NotFoundError(f'{path} does not exist.{registry.nearest_file(path)}')
   names = (BEST, LATEST) if which == AUTO else (which,)
   for folder in (*(path / parent / name for name in names
                    for parent in (FOLDER, '')), path):

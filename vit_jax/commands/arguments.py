@@ -178,8 +178,7 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
   names = [name[2:] for name in known if name.startswith('--')]
   hint = keys.nearest_flag(flag, known) if keys else re.sub(
       "'(.*)'", r'--\1', registry.nearest(flag.lstrip('-'), names))
-  raise UserError(
-      f'Unknown flag {flag!r}.{hint} Known: {", ".join(known)}.')
+  raise UserError(f'Unknown flag {flag!r}.{hint} Known: {", ".join(known)}.')
 
 
 def short_overrides(args: argparse.Namespace) -> list[str]:

@@ -24,8 +24,7 @@ with epy.lazy_imports():
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  arguments.add_run(
-      parser, folder='folder for checkpoints, metrics and curves')
+  arguments.add_run(parser, folder='folder for checkpoints, metrics and curves')
   parser.add_argument(
       '--profile', type=int, default=0, metavar='STEPS',
       help='write a profile of this many steps to WORKDIR/profile, for '

@@ -126,8 +126,7 @@ class DataConfig:
   fraction: float | None = None
   sampling: class_sampling.Sampling = 'natural'
   exclude: str = ''
-  resolution: fields.Refused[
-      int | tuple[int, int] | Literal['auto']] = 32
+  resolution: fields.Refused[int | tuple[int, int] | Literal['auto']] = 32
   channels: fields.Both[int] = 3
   dtype: fields.Both[decode.Dtype] = 'uint8'
   value_range: fields.Refused[tuple[float, float] | None] = None
@@ -228,8 +227,7 @@ class DataConfig:
   def value_scale(self) -> value_scale_lib.ValueScale:
     """Scale of pixels, once measured."""
     if 'measured' in (self.mean, self.std):
-      raise UserError(
-          'data.mean is not measured yet: call `data.measured`.')
+      raise UserError('data.mean is not measured yet: call `data.measured`.')
     # Whoever knows weights has replaced 'auto' by theirs.
     mean, std = (0.5 if isinstance(value, str) else value
                  for value in (self.mean, self.std))

@@ -68,8 +68,7 @@ def prepare(
       assert key is not None, 'mixing needs a random key'
       key_which, key_mix = jax.random.split(key)
       if not dataset.multi_label and not dataset.targets:
-        label = jax.nn.one_hot(
-            label, dataset.num_classes, dtype=jnp.float32)
+        label = jax.nn.one_hot(label, dataset.num_classes, dtype=jnp.float32)
       if dataset.multi_label and distributions:  # Without labels, it stays 0.
         label /= jnp.maximum(label.sum(axis=-1, keepdims=True), 1)
       which = jax.random.randint(key_which, (), 0, len(mixers))

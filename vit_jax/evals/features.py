@@ -64,8 +64,7 @@ def extract(
         f'but {test.dataset.title} has {test.dataset.num_classes}.')
 
   def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
-    value = context.features(
-        params, batch, feature, f'{context.where}.feature')
+    value = context.features(params, batch, feature, f'{context.where}.feature')
     return {'value': value, 'label': batch['label']}
 
   def finish(values: passes.Values) -> Features:

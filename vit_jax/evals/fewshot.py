@@ -118,8 +118,7 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
         if len(found) > 1:
           result[f'{metric}_std'] = float(np.std(found, ddof=1))
       # Not split.dataset.num_examples, which may include unreadable images.
-      return evaluator.Result(
-          {**result, 'examples': len(test_features.labels)})
+      return evaluator.Result({**result, 'examples': len(test_features.labels)})
 
     return run
 

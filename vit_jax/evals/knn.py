@@ -87,8 +87,7 @@ def predict(
   cosines, rows = nearest_neighbours.nearest(
       queries, bank, k=k, after_block=after_block)
   # Relative to the largest cosine: exp(1 / 0.01) would overflow float32.
-  weights = np.exp(
-      (cosines.astype(np.float64) - cosines[:, :1]) / temperature)
+  weights = np.exp((cosines.astype(np.float64) - cosines[:, :1]) / temperature)
   # In blocks: votes of all queries for many classes would fill memory.
   return np.concatenate([
       nearest_neighbours.vote(

@@ -57,8 +57,7 @@ def read(specification: str) -> dict[str, Any]:
   saved = list(sys.path)
   # As for scripts, the config's own folder is first. Ours is last, so that its
   # configs hide no installed module.
-  sys.path[:] = [
-      str(folders[0]), str(configs.parent), *saved, str(_PACKAGE)]
+  sys.path[:] = [str(folders[0]), str(configs.parent), *saved, str(_PACKAGE)]
   try:
     get_config = runpy.run_path(path, run_name='config_file')['get_config']
     arguments = _arguments(get_config, text, path)
@@ -108,8 +107,7 @@ def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
         where=f'argument {name} of {path}')
   for name, parameter in parameters.items():
     if parameter.default is inspect.Parameter.empty and name not in values:
-      raise UserError(
-          f'{path} needs the argument {name}: {path}:{name}=VALUE.')
+      raise UserError(f'{path} needs the argument {name}: {path}:{name}=VALUE.')
   return values
 
 

@@ -195,8 +195,7 @@ class Experiment:
                    donate_argnums=0, compiler_options=_RUNS_ONCE)
 
   def _check_params(self, params: types.Params) -> None:
-    wrong = tree.differences(
-        *map(nn.unbox, (self.boxed_params, params)))
+    wrong = tree.differences(*map(nn.unbox, (self.boxed_params, params)))
     if wrong:
       more = f'\n  and {len(wrong) - 3:,} more' if wrong[3:] else ''
       raise UserError(

@@ -119,6 +119,5 @@ def estimates(
 ) -> list[Estimate]:
   """Returns the predicted numbers of each image with their names."""
   values = np.asarray(outputs, np.float64)
-  names = tuple(labels) or tuple(
-      f'target {i}' for i in range(values.shape[-1]))
+  names = tuple(labels) or tuple(f'target {i}' for i in range(values.shape[-1]))
   return [Estimate(names, tuple(map(float, row))) for row in values]

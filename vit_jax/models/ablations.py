@@ -17,8 +17,7 @@ from vit_jax.models import layers
 from vit_jax.models import positions as positions_lib
 from vit_jax.models import vit
 
-_Position = Literal[
-    'learned', 'none', '2d', 'factorized', 'sincos', 'relative']
+_Position = Literal['learned', 'none', '2d', 'factorized', 'sincos', 'relative']
 _LINES = ('positions_rows', 'positions_columns')
 
 

@@ -124,8 +124,7 @@ def _forward(
       'bnqk,bknh->bnqh', (exponentials / sums).astype(value.dtype), value)
   values = layers.saved(
       einops.rearrange(values, 'b n q h -> b q n h'), 'attended')
-  log_sums = layers.saved(
-      jnp.squeeze(highest + jnp.log(sums), -1), 'log_sums')
+  log_sums = layers.saved(jnp.squeeze(highest + jnp.log(sums), -1), 'log_sums')
   return values, (query, key, value, values, log_sums)
 
 
@@ -156,6 +155,5 @@ def _logits(
     key: Float[Array, 'batch keys heads head_dim'],
 ) -> Float[Array, 'batch heads queries keys']:
   """Returns float32 logits, rounded to the dtype of the queries."""
-  logits = jnp.einsum(
-      'bqnh,bknh->bnqk', query * query.shape[-1] ** -0.5, key)
+  logits = jnp.einsum('bqnh,bknh->bnqk', query * query.shape[-1] ** -0.5, key)
   return logits.astype(jnp.float32)

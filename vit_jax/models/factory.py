@@ -97,8 +97,7 @@ def inherit(
     # A variant of a plain ViT names sizes only: it may be one of another kind.
     if chosen['name'] != 'vit' or source['name'] == 'hybrid':
       names &= {*fields.switches(record(chosen['name']))} - {'name'}
-  return {**{name: source[name] for name in source if name in names},
-          **section}
+  return {**{name: source[name] for name in source if name in names}, **section}
 
 
 def with_dtype(
@@ -117,8 +116,7 @@ def with_dtype(
   # The fused kernel needs bfloat16, and CPUs replace it.
   is_slow = config.attention == 'plain' and any(
       device.platform == 'cpu' for device in devices)
-  return dataclasses.replace(
-      config, dtype='float32' if is_slow else 'bfloat16')
+  return dataclasses.replace(config, dtype='float32' if is_slow else 'bfloat16')
 
 
 def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:

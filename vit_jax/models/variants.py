@@ -111,16 +111,14 @@ def section(variant: str) -> dict[str, Any]:
   if '_' in variant and (backbones := registry.optional(registry.BACKBONES)):
     table = backbones()
     schema.check_name(variant, list(table), what='backbone')
-    return _vit(
-        table[variant].size, name='backbone', **table[variant].settings)
+    return _vit(table[variant].size, name='backbone', **table[variant].settings)
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
   if not match or int(match[2]) == 0:
     raise UserError(
         f'A variant has the form SIZE/PATCH, such as "B/16", but is '
         f'{variant!r}. Sizes: {", ".join(SIZES)}.')
   schema.check_name(match[1], list(SIZES), what='model size')
-  return _vit(
-      SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
+  return _vit(SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
 
 
 def _vit(size: Size, patch: int, **settings: Any) -> dict[str, Any]:

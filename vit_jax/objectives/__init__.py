@@ -27,5 +27,4 @@ def config_type(name: str) -> type[ObjectiveConfig]:
 def parse(section: Mapping[str, Any]) -> ObjectiveConfig:
   """Returns the record of section `objective`."""
   section = {'name': 'supervised', **section}
-  return schema.parse(
-      config_type(section['name']), section, where='objective')
+  return schema.parse(config_type(section['name']), section, where='objective')

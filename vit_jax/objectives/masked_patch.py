@@ -199,5 +199,4 @@ class MaskedPatch(objective.Objective):
             targets, inputs['indices'][..., None], axis=1))
 
   def _grid(self, images: jax.Array) -> tuple[int, int]:
-    return self._context.model.config.grid(
-        (images.shape[1], images.shape[2]))
+    return self._context.model.config.grid((images.shape[1], images.shape[2]))

@@ -55,8 +55,7 @@ class ScheduleConfig:
     cooldown: duration of the final linear decrease to 0 for constant, rsqrt and
       stair; none by default.
   """
-  name: Literal[
-      'constant', 'linear', 'polynomial', 'cosine', 'rsqrt', 'stair']
+  name: Literal['constant', 'linear', 'polynomial', 'cosine', 'rsqrt', 'stair']
   warmup: schema.Duration | None = None
   warmup_limit: schema.Duration | None = None
   end: float = 0.0

@@ -88,8 +88,7 @@ def config_for(
         specification, overrides, stage=stage, prepare=prepare,
         open_weights=None)
   if weights.run:
-    return config_lib.resolve_with(
-        prepare(stage, dict(weights.run)), overrides)
+    return config_lib.resolve_with(prepare(stage, dict(weights.run)), overrides)
   raise UserError(
       f'{weights.address or "The model"} has no config of a training run, '
       'which selects data and evaluators. Use --config=configs/x.py.')

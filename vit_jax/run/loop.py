@@ -273,8 +273,7 @@ class _Run:
 
   def _write_checkpoint(self, which: str = paths.LATEST) -> None:
     self._report('starting a checkpoint')
-    health.assert_finite(
-        self._state.metrics['non_finite'], self._state.params)
+    health.assert_finite(self._state.metrics['non_finite'], self._state.params)
     self._update_counters()
     self._writer.flush()
     with self._clock.paused():

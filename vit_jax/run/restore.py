@@ -160,8 +160,7 @@ def _resume(
       *(str(each) for each, _ in changes)]) + data_changes.text
   # A run that has ended keeps its metrics; `loop` notes what they measured.
   if not evaluation.is_finished(experiment, counters):
-    noted += _forget(
-        counters, changed_evaluators, earlier, experiment.config)
+    noted += _forget(counters, changed_evaluators, earlier, experiment.config)
   problem = _problem(
       experiment, counters, changes, data_problem=data_changes.problem,
       weights=weights)

@@ -19,8 +19,7 @@ from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 
 # Headings of `rows`.
-COLUMNS = ('stage', 'steps', 'train loss', 'metric', 'last', 'best',
-           'of step')
+COLUMNS = ('stage', 'steps', 'train loss', 'metric', 'last', 'best', 'of step')
 
 
 def train(

@@ -98,8 +98,7 @@ def _find_local(text: str) -> epath.Path:
 def _fetch_file(address: str, log: Log) -> epath.Path:
   url, marker, sha256 = address.partition(_HASH)
   if marker and not re.fullmatch('[0-9a-fA-F]{64}', sha256):
-    raise UserError(
-        f'{address} must end with {_HASH}HEX. HEX has 64 digits.')
+    raise UserError(f'{address} must end with {_HASH}HEX. HEX has 64 digits.')
   name = re.sub(r'[^\w.+=-]', '_', url.split('?')[0].rstrip('/').split('/')[-1])
   path = cache_folder(url) / name
   verb = 'cached ' if path.exists() else 'fetched'

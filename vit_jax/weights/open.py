@@ -88,5 +88,4 @@ def open_model(
     address: epath.PathLike, **options: Any) -> weights_lib.Weights:
   """Opens the weights of a model alone, see `orbax.for_inference`."""
   weights = open(address, **options)
-  return (orbax.for_inference(weights) if weights.is_checkpoint
-          else weights)
+  return (orbax.for_inference(weights) if weights.is_checkpoint else weights)

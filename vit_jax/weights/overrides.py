@@ -87,8 +87,7 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
   preprocess = {name: value for name, value in overrides.items()
                 if name in terms}
   # The weights may decide the resolution; it is a placeholder here.
-  checked = preprocessing.override(
-      preprocessing.Preprocess((1, 1)), preprocess)
+  checked = preprocessing.override(preprocessing.Preprocess((1, 1)), preprocess)
   if 'resolution' in preprocess:
     preprocess['resolution'] = checked.resolution
   return Overrides(

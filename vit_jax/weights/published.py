@@ -41,8 +41,7 @@ from vit_jax.weights.formats import published_names
 _RECORDS = (vit.ViTConfig, resnet.HybridConfig, resnet.ResNetConfig)
 FAMILIES = {family.name: family for family in published_names.FAMILIES}
 # The first kernel of a model, after its prefix.
-_STEM = re.compile(
-    r'((?:.*/)?)(embedding|conv_root|root_block/[^/]+)/kernel')
+_STEM = re.compile(r'((?:.*/)?)(embedding|conv_root|root_block/[^/]+)/kernel')
 
 
 # -------------------------------------------------------------------- reading

@@ -92,8 +92,7 @@ def _from_array(image: Shaped[np.ndarray, '...']) -> Image.Image:
         '[height, width, 1 or 3] was expected. Channels come last. Set '
         'data.channels and data.dtype (uint16 or float32, with '
         'data.value_range).')
-  return Image.fromarray(
-      image[..., 0] if image.shape[2:] == (1,) else image)
+  return Image.fromarray(image[..., 0] if image.shape[2:] == (1,) else image)
 
 
 def load_array(

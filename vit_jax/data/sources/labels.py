@@ -197,8 +197,7 @@ def _number_names(
       '(numbers: --config.data.target=regression; without a label: fill it in, '
       'or remove the row)')
   names = columns_lib.sort_names({*texts})
-  index: dict[str | None, int] = {
-      name: i for i, name in enumerate(names)}
+  index: dict[str | None, int] = {name: i for i, name in enumerate(names)}
   return tuple(names), np.array(
       [index[to_name(cell)] for cell in distinct], np.int32)[codes]
 

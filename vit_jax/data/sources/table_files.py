@@ -99,8 +99,7 @@ def _read_csv(
   """
   first = lines.readline()
   lines.seek(0)
-  delimiter = delimiter or next(
-      (mark for mark in ',;\t' if mark in first), ',')
+  delimiter = delimiter or next((mark for mark in ',;\t' if mark in first), ',')
   reader = csv.reader(lines, delimiter=delimiter, strict=True)
   header: list[str] = []
   while True:

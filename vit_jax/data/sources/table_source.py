@@ -198,8 +198,7 @@ def _unlabelled_splits(
   empty = (None,) if images.class_names is None else (None, -1)
   filled = np.any([columns_lib.are_filled(column, empty=empty)
                    for column in images.labels.values()], axis=0)
-  missing = [split for split, rows in rows_of.items()
-             if not filled[rows].any()]
+  missing = [split for split, rows in rows_of.items() if not filled[rows].any()]
   if 'train' in missing:
     raise protocol.NoLabels(
         f'The training images of {images.where} have no labels: each cell of '

@@ -213,8 +213,7 @@ def _label_reader(
   if opened.no_labels:
     return lambda example: 0
   if opened.targets:
-    return lambda example: np.atleast_1d(
-        np.asarray(example[label], np.float32))
+    return lambda example: np.atleast_1d(np.asarray(example[label], np.float32))
   parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
   return lambda example: parse(example[label])
 
@@ -248,8 +247,7 @@ def interpret_label(
       feature.shape) < 2 and None not in feature.shape and np.issubdtype(
           feature.np_dtype, np.floating):
     targets = _targets(feature.doc.desc, label, math.prod(feature.shape))
-    return protocol.DatasetSplits(
-        {}, num_classes=len(targets), targets=targets)
+    return protocol.DatasetSplits({}, num_classes=len(targets), targets=targets)
   element = getattr(feature, 'feature', feature)  # Unwraps a sequence.
   num_classes = facts.num_classes or getattr(element, 'num_classes', None)
   if num_classes is None:

@@ -69,8 +69,7 @@ class Subset(protocol.Source):
   @classmethod
   def where(cls, source: protocol.Source, mask: Any) -> 'Subset':
     """Returns the examples whose mask is true."""
-    return cls(((source, columns_lib.compact(
-        np.flatnonzero(mask))),))
+    return cls(((source, columns_lib.compact(np.flatnonzero(mask))),))
 
   @functools.cached_property
   def _ends(self) -> list[int]:

@@ -110,8 +110,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
     UserError: if the checkpoint does not hold exactly the model's parameters.
   """
   config, data = weights.config, weights.run.get('data', {})
-  shapes = check.add_empty_head(
-      config, tree.flatten(_of_model(weights.shapes)))
+  shapes = check.add_empty_head(config, tree.flatten(_of_model(weights.shapes)))
   check.check_params(
       config, shapes, weights.resolution, path=weights.address,
       channels=weights.preprocess.channels)

@@ -59,8 +59,7 @@ def rows(
     if kind in layouts:
       result.append(Row(ours, theirs, layouts[kind]))
       continue
-    end, kernel = ('scale', '') if kind == 'norm' else (
-        'kernel', kernels[kind])
+    end, kernel = ('scale', '') if kind == 'norm' else ('kernel', kernels[kind])
     result += [
         Row(f'{ours}/{end}', theirs + ends[end], kernel),
         Row(f'{ours}/bias', theirs + ends['bias'])]
