@@ -328,8 +328,7 @@ def main(argv):
     run([row for row in rows if 'error' in found.get(key(row), {'error': ''})],
         args.jobs)
     if args.jobs > 1:
-      run([row for row in rows
-           if found[key(row)].get('error') == NO_MEMORY], 1)
+      run([row for row in rows if found[key(row)].get('error') == NO_MEMORY], 1)
   show([found[key(row)] for row in rows])
   return 0
 

@@ -69,8 +69,7 @@ def _photographs(minutes, name, **pictures):
 
 
 def _transfer(datasets, runs, **arguments):
-  settings = ','.join(
-      f'{name}={value}' for name, value in arguments.items())
+  settings = ','.join(f'{name}={value}' for name, value in arguments.items())
   return (f'sweep --config=configs/transfer.py:datasets={"+".join(datasets)},'
           f'{settings} --config.data.data_dir={{data}} '
           f'--config.init.checkpoint=photos --workdir={{runs}}/{runs}')

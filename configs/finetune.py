@@ -129,8 +129,7 @@ def get_config(
   name = pretrain.without_version(dataset)
   method = method or ('full' if name in TABLE_4 else 'adam')
   if method not in METHODS:
-    raise ValueError(
-        f'Unknown method {method!r}. Known: {", ".join(METHODS)}.')
+    raise ValueError(f'Unknown method {method!r}. Known: {", ".join(METHODS)}.')
   how = METHODS[method]
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
   rates = how.rates or rates

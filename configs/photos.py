@@ -33,8 +33,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 WHOLE = ({'op': 'resize'},)
-CROP_AND_FLIP = (
-    {'op': 'inception_crop', 'area': [0.35, 1.0]}, {'op': 'flip'})
+CROP_AND_FLIP = ({'op': 'inception_crop', 'area': [0.35, 1.0]}, {'op': 'flip'})
 
 
 class Objective(NamedTuple):

@@ -106,8 +106,7 @@ def test_sizes_counts_and_metrics_have_units():
   for value, is_fraction, expected in (
       (0.9722, True, '97.22 %'), (0.113, False, '0.113'),
       (float('nan'), True, '–')):
-    assert console_lib.format_metric(
-        value, is_fraction=is_fraction) == expected
+    assert console_lib.format_metric(value, is_fraction=is_fraction) == expected
 
 
 @pytest.mark.parametrize('text', ['x' * 30, '馬' * 15, 'bird 🐦 bird ' * 3])

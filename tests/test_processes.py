@@ -100,8 +100,7 @@ def test_one_process_resumes_a_checkpoint_of_two(
       **CONFIG, 'evals': {}, 'checkpoint': {'every': {'steps': 2}},
       'mesh': {'tensor': 2}}), workdir)
   assert 'Resuming from step 2' in capsys.readouterr().out
-  assert_same_metrics(
-      toy.rows(workdir), reference, first=3, prefix='train/')
+  assert_same_metrics(toy.rows(workdir), reference, first=3, prefix='train/')
 
 
 def test_two_processes_evaluate_like_one(two_processes, tmp_path):
@@ -113,8 +112,7 @@ def test_two_processes_evaluate_like_one(two_processes, tmp_path):
       'evaluate', f'--config={config}', f'--output={tmp_path / "pictures"}']
   assert main.main([*argv, f'--workdir={workdir}',
                     f'--json={tmp_path / "one.json"}']) == 0
-  run_processes(
-      2, workdir, *argv, f'--json={tmp_path / "two.json"}', devices=2)
+  run_processes(2, workdir, *argv, f'--json={tmp_path / "two.json"}', devices=2)
   one, two = (json.loads((tmp_path / f'{name}.json').read_text())
               for name in ('one', 'two'))
   assert {name.split('/')[0] for name in one['metrics']} == set(EVALUATORS)

@@ -81,8 +81,7 @@ def test_every_file_that_a_page_names_exists(page):
   text = page.read_text()
   links = [page.parent / link for link in re.findall(
       r'\]\((?!https?:)([^)#]+)', text)]
-  files = [ROOT / name for name in re.findall(
-      r'requirements[\w-]*\.txt', text)]
+  files = [ROOT / name for name in re.findall(r'requirements[\w-]*\.txt', text)]
   assert [path for path in links + files if not path.exists()] == []
 
 
@@ -124,8 +123,7 @@ def test_the_programs_of_docs_embed_train(
   # A smaller model, which needs a higher learning rate.
   run_programs('docs/embed.md', ('1e-3', '1e-2'), (
       "'depth': 2", "'depth': 1, 'width': 48, 'mlp_dim': 96"))
-  found = re.findall(r"'(?:test/)?accuracy': ([\d.]+)",
-                     capsys.readouterr().out)
+  found = re.findall(r"'(?:test/)?accuracy': ([\d.]+)", capsys.readouterr().out)
   assert len(found) == 4 and min(map(float, found)) > 0.8
   # A checkpoint of an own step is one of the library's.
   assert vit_jax.load('runs/sam', log=None).config.num_classes == 10
@@ -140,8 +138,7 @@ def test_the_program_of_a_page_predicts(page, capsys, monkeypatch):
 
 
 EXTEND = (ROOT / 'docs/extend.md').read_text()
-FILES = dict(re.findall(
-    r'```python title=(\S+)\n(.*?)```', EXTEND, re.DOTALL))
+FILES = dict(re.findall(r'```python title=(\S+)\n(.*?)```', EXTEND, re.DOTALL))
 MODULES = sorted(name[:-len('.py')] for name in FILES if name != 'config.py')
 
 
@@ -203,8 +200,7 @@ def test_the_project_trains_and_only_named_modules_are_imported_again(
   forget(monkeypatch)
   with pytest.raises(ValueError, match='--import=convnet'):
     vit_jax.load('runs/focal', log=None)
-  model = vit_jax.load(
-      'runs/focal', log=None, imports=['convnet', 'focal'])
+  model = vit_jax.load('runs/focal', log=None, imports=['convnet', 'focal'])
   assert model.config.name == 'convnet:ConvNet'
   assert 'margin' not in sys.modules
   registry.allow(*MODULES)

@@ -31,8 +31,7 @@ class Record:
   inner: Inner = dataclasses.field(default_factory=Inner)
   maybe_inner: Inner | None = None
   warmup: Duration | None = None
-  total: Duration = dataclasses.field(
-      default_factory=lambda: Duration(steps=1))
+  total: Duration = dataclasses.field(default_factory=lambda: Duration(steps=1))
   sizes: tuple[int, ...] = ()
   rules: tuple[tuple[str, float], ...] = ()
   weights: dict[str, float] = dataclasses.field(default_factory=dict)

@@ -40,8 +40,7 @@ def save(experiment, workdir, *, params=None, step=0, **options):
   from vit_jax.checkpoints import manager
   from vit_jax.experiment import config as config_lib
   state = experiment.init_state(random=True)
-  state = state.replace(
-      step=state.step + step, params=params or state.params)
+  state = state.replace(step=state.step + step, params=params or state.params)
   with manager.Checkpoints(workdir, experiment.config.checkpoint) as files:
     files.save(state, **{
         'config': config_lib.to_plain(experiment.config), 'progress': {},

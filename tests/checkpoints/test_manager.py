@@ -139,8 +139,7 @@ def test_the_average_is_loaded_if_there_is_one(workdir, tmp_path):
   step = paths.find(tmp_path)
   assert items.params_item(step) == 'params'
   assert_same_bits(items.read_params(step), jax.device_get(new_state(1).params))
-  assert_same_bits(
-      restore(tmp_path, target).state, new_state(1, average=False))
+  assert_same_bits(restore(tmp_path, target).state, new_state(1, average=False))
   with pytest.raises(ValueError, match='not hold the average.*averaging'):
     restore(tmp_path, abstract(new_state(0)))
 

@@ -129,8 +129,7 @@ def test_several_targets_have_a_column_each(
   printed = capsys.readouterr().out
   assert 'At most' not in printed
   shown = [line.split() for line in printed.splitlines()]
-  assert [
-      'image', 'label', 'age', 'label', 'weight', 'age', 'weight'] in shown
+  assert ['image', 'label', 'age', 'label', 'weight', 'age', 'weight'] in shown
   assert ['a.png', '3', '4.5'] in [row[:3] for row in shown]
   row, = csv.DictReader(pathlib.Path('p.csv').read_text().splitlines())
   assert list(row) == [
@@ -183,8 +182,7 @@ def test_hostile_names_are_shown_and_written_as_text(
   names = ['\x1b]0;x\x07a\x9b2J.png', '=1+2\nmain.py.png']
   for name in names:
     shutil.copy(photos / 'a.png', name)
-  random_models.make(
-      TINY, side=8, labels=('\x1b[8mant', '=bee')).save('model')
+  random_models.make(TINY, side=8, labels=('\x1b[8mant', '=bee')).save('model')
   assert main.main(['predict', '--model=model', '--output=p.csv', *names]) == 0
   printed = capsys.readouterr().out
   assert set(filter(lambda c: not c.isprintable(), printed)) == {'\n'}
@@ -193,8 +191,7 @@ def test_hostile_names_are_shown_and_written_as_text(
     assert text in printed
   with open('p.csv', newline='') as file:
     rows = list(csv.DictReader(file))
-  assert [row['path'] for row in rows] == [
-      names[0], "'=1+2\nmain.py.png"]
+  assert [row['path'] for row in rows] == [names[0], "'=1+2\nmain.py.png"]
   assert {row['decision'] for row in rows} <= {'\x1b[8mant', "'=bee"}
 
 

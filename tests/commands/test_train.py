@@ -248,8 +248,7 @@ def test_a_restarted_run_names_classes_and_counts_unreadable_images(
   toy.copy_at(calm, workdir, step=2)
   assert not main.main([*train, f'--workdir={workdir}'])
   printed = ' '.join(capsys.readouterr().out.split())
-  assert ('table.csv: single-label, 3 classes: ant, bee, cow (kind)'
-          in printed)
+  assert 'table.csv: single-label, 3 classes: ant, bee, cow (kind)' in printed
   assert printed.count('of 32 images were unreadable') == 2
   section = json.loads((workdir / 'config.json').read_text())['data']
   assert section['table']['label'] == 'kind'

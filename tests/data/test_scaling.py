@@ -28,8 +28,7 @@ def test_mean_and_std_ignore_missing_values():
   np.testing.assert_allclose(
       config.target_std, np.nanstd(LABELS.astype(np.float64), 0))
   assert data.measured(config, DATASET) == config
-  planned = data.measured(
-      parsed(), dataclasses.replace(DATASET, planned=True))
+  planned = data.measured(parsed(), dataclasses.replace(DATASET, planned=True))
   assert (planned.target_mean, planned.target_std) == ((0, 0), (1, 1))
 
 

@@ -57,8 +57,7 @@ def test_up_to_5_classes_have_no_top_5_accuracy(toy):
 
 
 def test_mean_average_precision_ignores_absent_classes(toy):
-  got = toy({'name': 'multi_label'}, toy.split(
-      LOGITS, KHOT))(toy.params)
+  got = toy({'name': 'multi_label'}, toy.split(LOGITS, KHOT))(toy.params)
   there = KHOT.any(0)
   assert got.metrics == {
       'mean_average_precision': pytest.approx(
@@ -116,8 +115,7 @@ def build(toy, name, **split):
   # Ranks of three samples of each class.
   ranks = np.tile(np.arange(EXAMPLES) // CLASSES, (3, 1))
   names = tuple('abcdef')
-  examples = toy.split(
-      LOGITS, labels, ranks=ranks, class_names=names, **split)
+  examples = toy.split(LOGITS, labels, ranks=ranks, class_names=names, **split)
   return toy({'name': name},
              dict.fromkeys(('', 'all', 'train'), examples),
              objective=objective, class_names=names)

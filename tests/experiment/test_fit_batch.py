@@ -102,8 +102,7 @@ def test_more_microbatches_are_used_when_the_compiler_runs_out_of_memory(
 def test_all_processes_follow_process_0(experiment, monkeypatch):
   monkeypatch.setattr(fit_batch.coordination, 'run_on_first',
                       lambda name, function: 7.5 * GIB)
-  fitted = fit_batch.fit(
-      with_steps(experiment, shrinking), free_bytes=20 * GIB)
+  fitted = fit_batch.fit(with_steps(experiment, shrinking), free_bytes=20 * GIB)
   assert fitted.experiment.config.num_microbatches == 4
 
 

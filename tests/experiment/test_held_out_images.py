@@ -16,8 +16,7 @@ def folder(tmp_path_factory):
 
 
 def build(folder, evals=None, **section):
-  return toy.build(
-      data={'source': str(folder), **section}, evals=evals or {})
+  return toy.build(data={'source': str(folder), **section}, evals=evals or {})
 
 
 def printed(capsys):

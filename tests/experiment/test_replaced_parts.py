@@ -128,8 +128,7 @@ def test_what_depends_on_nothing_that_is_replaced_stays(experiment):
   split = experiment.with_microbatches(4)
   for name in experiment.made:
     assert getattr(split, name) is getattr(experiment, name), name
-  other = dataclasses.replace(
-      experiment, objective=Focal(experiment.context))
+  other = dataclasses.replace(experiment, objective=Focal(experiment.context))
   assert other.model is experiment.model
   assert other.optimizer is experiment.optimizer
 

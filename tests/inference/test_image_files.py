@@ -24,8 +24,7 @@ def test_files_that_are_not_read_are_counted(tmp_path, capsys):
   assert [*image_files.find([f'{tmp_path}/a'])[0]] == [f'{tmp_path}/a/1.jpg']
   assert capsys.readouterr().err == (
       f'note: not read in {tmp_path}/a: 1 .heic, 1 without suffix\n')
-  assert [*image_files.find([f'{tmp_path}/**/*'])[0]] == [
-      f'{tmp_path}/a/1.jpg']
+  assert [*image_files.find([f'{tmp_path}/**/*'])[0]] == [f'{tmp_path}/a/1.jpg']
 
 
 def test_each_file_is_found_once_with_the_labels_of_all_tables(

@@ -15,8 +15,7 @@ def _images(height=32, width=32):
 def _outputs(module, images):
   import torch
   with torch.no_grad():
-    return module.eval()(torch.from_numpy(
-        images.transpose(0, 3, 1, 2).copy()))
+    return module.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
 
 
 def _logits(module, images):

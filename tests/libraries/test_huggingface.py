@@ -20,8 +20,7 @@ TINY = {'hidden_size': 24, 'num_hidden_layers': 2, 'num_attention_heads': 2,
 
 def test_a_folder_of_timm_is_opened(torch_models, tmp_path):
   pytest.importorskip('timm', reason='timm is not installed')
-  ours = random_models.make(
-      {**random_models.TINY, 'gelu': 'exact'}, side=32)
+  ours = random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
   ours.save(tmp_path / 'x', form='timm')
   again = transformers.AutoModelForImageClassification.from_pretrained(
       tmp_path / 'x')
@@ -136,8 +135,7 @@ def test_tokens_of_c_radio_are_the_same_at_any_size(
   torch_models.assert_close(ours(images)['tokens'], expected)
   ours.save(tmp_path / 'y', form='timm')
   again = vit_jax.load(tmp_path / 'y', log=None)
-  np.testing.assert_array_equal(
-      again(images)['tokens'], ours(images)['tokens'])
+  np.testing.assert_array_equal(again(images)['tokens'], ours(images)['tokens'])
 
 
 @pytest.mark.parametrize('margin', [1, 2, 3, 5, 7, 11])
@@ -151,8 +149,7 @@ def test_crops_have_the_offsets_of_transformers(margin):
       Image.fromarray(columns), return_tensors='np')['pixel_values'][0]
   ours = images_lib.resized(columns, resize_and_crop.parse(
       huggingface.parse_preprocessor(processor.to_dict())))
-  np.testing.assert_array_equal(
-      np.asarray(ours), theirs.transpose(1, 2, 0))
+  np.testing.assert_array_equal(np.asarray(ours), theirs.transpose(1, 2, 0))
 
 
 def test_labels_and_preprocessing_are_loaded(torch_models, tmp_path):

@@ -76,8 +76,7 @@ def test_a_state_dict_of_another_size_has_the_rule_of_its_code(
 def test_a_timm_model_of_another_size_computes_the_same(
     name, size, torch_models, tmp_path):
   small = {'depth': 1, 'embed_dim': 24, 'num_heads': 2, 'num_classes': 5}
-  theirs = torch_models.perturbed(
-      timm.create_model(name, **small, img_size=64))
+  theirs = torch_models.perturbed(timm.create_model(name, **small, img_size=64))
   torch_models.write(
       tmp_path, torch_models.arrays(theirs), name, {**small, 'img_size': 64},
       num_classes=5, pretrained_cfg={'num_classes': 5})

@@ -42,8 +42,7 @@ def check_both_ways(
   # We add the position embeddings of registers to the registers.
   summed = {'reg_token', 'pos_embed'} if 'reg_token' in arrays else set()
   for name in set(arrays) - summed:
-    np.testing.assert_array_equal(
-        written[name], arrays[name], err_msg=name)
+    np.testing.assert_array_equal(written[name], arrays[name], err_msg=name)
   if rebuilt:
     again = torch_models.rebuilt(ours, tmp_path / 'out')
     np.testing.assert_array_equal(torch_models.logits(again, images), expected)
@@ -150,8 +149,7 @@ def test_images_of_any_size_are_preprocessed_as_by_timm(settings):
               'crop_mode': 'center', **settings}
   transform = timm.data.create_transform(
       **settings, is_training=False, mean=(0, 0, 0), std=(1, 1, 1))
-  preprocess = resize_and_crop.parse(
-      timm_config.parse_preprocessing(settings))
+  preprocess = resize_and_crop.parse(timm_config.parse_preprocessing(settings))
   rng = np.random.default_rng(0)
   for _ in range(32):
     height, width = rng.integers(100, 600, 2)

@@ -78,8 +78,7 @@ def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
 @pytest.mark.slow
 def test_unroll_and_remat_do_not_change_the_parameters():
   def boxed(model):
-    return jax.jit(
-        lambda: factory.init(model, jax.random.key(0), IMAGES))()
+    return jax.jit(lambda: factory.init(model, jax.random.key(0), IMAGES))()
   want, have = boxed(build()), boxed(build(**COMPILED[-1]))
   # With the names of the axes, which are part of the structure.
   assert jax.tree.structure(want) == jax.tree.structure(have)
@@ -110,8 +109,7 @@ def test_remat_saves_less_for_the_backward_pass():
 
 def check_saved_by_attention_remat(**kind):
   # Neither attention weights, nor float32 parts of norms, nor dropout's masks.
-  saved = residuals(
-      'attention', train=True, dtype='bfloat16', **RANDOM, **kind)
+  saved = residuals('attention', train=True, dtype='bfloat16', **RANDOM, **kind)
   floats = {key: n for key, n in saved.items() if 'float' in key[1]}
   # The tokens that came in, and those after attention; queries, keys, values;
   # sums of tokens, their squares and exponentials.
@@ -162,8 +160,7 @@ def test_random_values_are_drawn_as_in_the_papers(settings, expected):
 
 def test_dropout_zeroes_at_its_rate_and_keeps_the_expectation(params):
   images = jnp.tile(IMAGES[:1], (512, 1, 1, 1))
-  embedded = apply(
-      params, images, section={'dropout': 0.25}, key=0)['embedded']
+  embedded = apply(params, images, section={'dropout': 0.25}, key=0)['embedded']
   plain = apply(params, IMAGES[:1], section={})['embedded']
   assert float((embedded == 0).mean()) == pytest.approx(0.25, abs=0.01)
   kept = np.broadcast_to(plain / 0.75, embedded.shape)[embedded != 0]

@@ -31,8 +31,7 @@ def apply(params, images=IMAGES, **section):
 
 
 def assert_same(one, two):
-  np.testing.assert_allclose(
-      one['logits'], two['logits'], rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(one['logits'], two['logits'], rtol=1e-4, atol=1e-5)
 
 
 def reversed_patches(images):

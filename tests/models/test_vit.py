@@ -20,8 +20,7 @@ ABLATION = {'name': 'ablation'}
 
 def build(image=(8, 8, 3), **section):
   """Returns the model and the shapes of its parameters: nothing compiles."""
-  model = factory.build(
-      factory.parse({**TINY, **section}), num_classes=CLASSES)
+  model = factory.build(factory.parse({**TINY, **section}), num_classes=CLASSES)
   return model, random_models.shapes_of(
       model, jax.ShapeDtypeStruct((2, *image), jnp.float32))
 

@@ -27,8 +27,7 @@ TINY = {'decoder_width': 8, 'decoder_depth': 1, 'decoder_heads': 2}
 
 def build(model=(), **section):
   """Returns objective, model and random parameters; four masked patches."""
-  config = objectives.parse(
-      {'name': 'mae', 'masked': 2 / 3, **TINY, **section})
+  config = objectives.parse({'name': 'mae', 'masked': 2 / 3, **TINY, **section})
   module = config.build_model(
       factory.parse({**SECTION, **dict(model)}),
       image_shape=IMAGES.shape[1:], num_classes=5)

@@ -62,8 +62,7 @@ def test_loss_and_accuracy_of_each_example(
       section, labels, multi_label=labels is KHOT)
   np.testing.assert_allclose(loss, want(logits()), rtol=1e-5)
   assert tuple(objective.metrics) == tuple(measures) == (name,)
-  np.testing.assert_array_equal(
-      measures[name], correct(logits().argmax(-1)))
+  np.testing.assert_array_equal(measures[name], correct(logits().argmax(-1)))
 
 
 def test_model_is_applied_in_training_mode_with_the_key():
@@ -102,8 +101,7 @@ def test_loss_is_multiplied_by_the_weight_of_the_class():
     ({}, 'softmax'), ({'multi_label': True}, 'sigmoid'),
     ({'targets': ('age',)}, 'mse')])
 def test_the_default_loss_suits_the_labels(labels, loss):
-  config = objectives.parse({}).resolve(
-      data.Metadata(num_classes=1, **labels))
+  config = objectives.parse({}).resolve(data.Metadata(num_classes=1, **labels))
   assert config.loss == loss
 
 

@@ -86,8 +86,7 @@ def numpy_run(
       grad = {k: g * min(1.0, clip / norm) for k, g in grad.items()}
     for name, g in grad.items():
       u = rules[name](g, step) + decay.get(name, 0.0) * params[name]
-      params[name] = params[name] - (
-          rate(step) * multiplier.get(name, 1.0) * u)
+      params[name] = params[name] - (rate(step) * multiplier.get(name, 1.0) * u)
   return params
 
 
@@ -169,8 +168,7 @@ def test_frozen_parameters_have_no_state_and_do_not_change(name):
 
 
 def state_names(name, **section):
-  return tree.flatten(
-      jax.eval_shape(build(name, **section).tx.init, PARAMS))
+  return tree.flatten(jax.eval_shape(build(name, **section).tx.init, PARAMS))
 
 
 def test_state_paths_are_optimizer_moment_parameter_and_never_change():

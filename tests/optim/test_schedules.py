@@ -12,8 +12,7 @@ TOTAL = 100
 
 
 def to_steps(duration):
-  return duration.to_steps(
-      batch_size=10, num_examples=100, total_steps=TOTAL)
+  return duration.to_steps(batch_size=10, num_examples=100, total_steps=TOTAL)
 
 
 def build(name, peak=2.0, total_steps=TOTAL, **section):

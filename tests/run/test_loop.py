@@ -56,8 +56,7 @@ class Scripted:
     if self.calls in self._fail:
       raise self._fail[self.calls]
     self.calls += 1
-    return evals.Result(
-        {'loss': self._losses[self.calls - 1], 'examples': 360})
+    return evals.Result({'loss': self._losses[self.calls - 1], 'examples': 360})
 
 
 @pytest.fixture(scope='module')

@@ -85,8 +85,7 @@ def vit():
   return loss, params
 
 
-MASKS = [None, [1, 1, 0, 1, 1, 0, 1, 0],
-         [0, 0, 0, 0, 0, 1, 0, 0]]
+MASKS = [None, [1, 1, 0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 1, 0, 0]]
 
 # SGD, as Adam would hide a gradient of the wrong scale.
 SGD = optax.chain(optax.clip_by_global_norm(0.5),
@@ -221,8 +220,7 @@ def test_randomness_depends_on_the_step_only(parts):
   assert len(set(losses)) == 3
   assert run() == losses
   # A state that was restored at step 2 draws what step 2 draws.
-  restored = dataclasses.replace(
-      new_state(tx=tx), step=jnp.array(2, jnp.int32))
+  restored = dataclasses.replace(new_state(tx=tx), step=jnp.array(2, jnp.int32))
   assert float(step(restored, batch())[1]) == losses[2]
 
 

@@ -48,8 +48,7 @@ def adapt(source, target, *, old_grid=(3, 3), new_grid=(3, 3), model=None,
         name, array, old_grid=old_grid, new_grid=new_grid,
         method=config.positions or 'linear')
 
-  adapted, rows = adapt_lib.adapt(
-      source, target, config=config, resize=resize)
+  adapted, rows = adapt_lib.adapt(source, target, config=config, resize=resize)
   return adapted, {row.name: row for row in rows}
 
 

@@ -39,8 +39,7 @@ def new_panels(
   """Returns a figure and its `count` panels, in rows of at most `columns`."""
   columns = min(columns, count)
   rows = -(-count // columns)
-  fig = new_figure(
-      width * columns, height * rows + title_inches, w_pad=w_pad)
+  fig = new_figure(width * columns, height * rows + title_inches, w_pad=w_pad)
   panels = list(fig.subplots(rows, columns, squeeze=False).flat)
   for axes in panels[count:]:
     axes.remove()

@@ -48,8 +48,7 @@ def test_bilinear_without_antialiasing_is_that_of_tensorflow(size):
   weights = []
   for new, old in zip(size, (40, 60)):
     at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-    weights.append(np.maximum(
-        0, 1 - np.abs(at[:, None] - np.arange(old))))
+    weights.append(np.maximum(0, 1 - np.abs(at[:, None] - np.arange(old))))
   expected = np.einsum('ir,jc,rcx->ijx', *weights, pixels)
   (op,) = operations.build({'op': 'resize', 'size': size, 'antialias': False})
   found = np.asarray(op(operations.noise(40, 60), operations.rng()))
@@ -113,6 +112,5 @@ def test_flip_mirrors_half_of_the_images():
 def test_pad_crop_shifts_and_fills_with_zeros():
   image = Image.new('L', (16, 16), 255)
   crop = ops_lib.PadCrop(padding=4)
-  means = [np.asarray(crop(image, operations.rng(i))).mean()
-           for i in range(50)]
+  means = [np.asarray(crop(image, operations.rng(i))).mean() for i in range(50)]
   assert min(means) >= 255 * (12 / 16) ** 2 and len(set(means)) > 5

@@ -41,8 +41,7 @@ def _dataset(**settings):
 
 
 def _config(**settings):
-  return data.parse({
-      'resolution': 9, 'unreadable': 'skip', **settings})
+  return data.parse({'resolution': 9, 'unreadable': 'skip', **settings})
 
 
 def _take(count, config, *, dataset=None, **where):

@@ -195,8 +195,7 @@ def test_a_damaged_record_is_unreadable(damage, prepare, tmp_path):
     (tfds.features.Scalar(np.float32), [0.5], [float('nan')])])
 def test_a_split_without_labels_is_named_and_not_evaluated(
     feature, label, empty, tmp_path, open_tfds):
-  split = lambda *labels: [
-      {'image': [png(0)], 'label': one} for one in labels]
+  split = lambda *labels: [{'image': [png(0)], 'label': one} for one in labels]
   tfds_files.write(
       tmp_path, 'tiny', '1.0.0', {'image': IMAGE, 'label': feature}, {
           'train': split(*[empty] * 2, label), 'test': split(*[empty] * 3),

@@ -156,8 +156,7 @@ def test_splits_that_divide_groups_are_an_error_or_a_note(tmp_path, kind):
                  rf'P21\S* \(train 1, {test} 2\)'):
     with pytest.raises(ValueError, match=f'{text}.*{counts}.*=allow'):
       data.open_dataset(data.parse(section))
-  opened = data.open_dataset(
-      data.parse({**section, 'divided_groups': 'allow'}))
+  opened = data.open_dataset(data.parse({**section, 'divided_groups': 'allow'}))
   assert re.search(text, opened.description)
 
 

@@ -26,8 +26,7 @@ def test_each_class_holds_out_its_fraction(fraction, counts):
 
 
 def test_a_larger_fraction_adds_to_a_smaller_one():
-  small, large = (hold_out(GROUPS, CLASSES, fraction=f)
-                  for f in (0.1, 0.3))
+  small, large = (hold_out(GROUPS, CLASSES, fraction=f) for f in (0.1, 0.3))
   assert (large | ~small).all() and large.sum() > small.sum()
 
 
@@ -44,8 +43,7 @@ def test_groups_of_several_classes_stay_together_and_classes_near_their_share():
 
 
 def test_several_labels_hold_out_groups_by_a_hash():
-  held = hold_out(
-      [str(i) for i in range(2000)], None, fraction=0.25)
+  held = hold_out([str(i) for i in range(2000)], None, fraction=0.25)
   assert 0.22 < held.mean() < 0.28
 
 

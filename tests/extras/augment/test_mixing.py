@@ -119,16 +119,14 @@ def test_softmax_losses_of_k_hot_labels_are_mixed_by_the_weights_of_images(
   mixed = _run({**_batch(), 'label': listed}, 0, multi_label=True,
                distributions=True, **settings)['label']
   found = losses.softmax_cross_entropy(jnp.asarray(logits), jnp.asarray(mixed))
-  np.testing.assert_allclose(
-      found, (weights * of_images.T).sum(-1), rtol=1e-5)
+  np.testing.assert_allclose(found, (weights * of_images.T).sum(-1), rtol=1e-5)
 
 
 def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
   dataset = dataset_lib.Dataset(
       name='lamps', split='train', num_classes=2, targets=('light', 'dark'),
       source=in_memory.Arrays(*in_memory.brightness(20)))
-  config = data.measured(
-      data.parse({'resolution': 8, 'mixup': 0.5}), dataset)
+  config = data.measured(data.parse({'resolution': 8, 'mixup': 0.5}), dataset)
   (batch,) = data.eval_batches(config, dataset, batch_size=20)
   prepare = jax.jit(data.prepare(config, dataset), static_argnames='train')
   mixed = prepare(batch, jax.random.key(1), train=True)

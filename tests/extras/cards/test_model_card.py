@@ -164,8 +164,7 @@ def test_a_card_describes_the_kind_of_run(
     dataset, objective, summary, words, absent, experiment, workdir):
   config, other = experiment.config, copy.copy(experiment)
   if objective:
-    config = dataclasses.replace(
-        config, objective=objectives.parse(objective))
+    config = dataclasses.replace(config, objective=objectives.parse(objective))
   # Without training such a model.
   object.__setattr__(other, 'config', config)
   object.__setattr__(other, 'dataset', dataclasses.replace(

@@ -95,8 +95,7 @@ def test_classes_are_counted_and_empty_ones_are_named(tmp_path):
       ['train', 12, 'training'], ['test', 1, 'evaluation']]
   assert tables['Classes'] == [
       ['cat', 6, 1], ['dog', 6, 0], ['train/emu (no files)', 0, 0]]
-  assert tables['Sizes'] == [
-      ['width', 8, 11, 16], ['height', 8, 11, 16]]
+  assert tables['Sizes'] == [['width', 8, 11, 16], ['height', 8, 11, 16]]
   assert tables['Examples'][-1] == ['test', 'test/cat/7.png', 'cat']
   _, text, tables = _describe(pets, '--config.data.target=none')
   assert 'target is none' in text and 'Classes' not in tables

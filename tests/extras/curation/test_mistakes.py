@@ -24,8 +24,7 @@ def folder(tmp_path, monkeypatch):
   for i in range(30):
     path = tmp_path / 'images' / 'test' / NAMES[i % 3] / f'{i}.png'
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(rng.integers(
-        0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
+    Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
   random_models.make({**TINY, 'num_classes': 3}, side=8, labels=NAMES).save(
       'model')
   return tmp_path
@@ -81,8 +80,7 @@ def test_several_labels_are_compared_as_a_set(capsys):
   random_models.make({**TINY, 'num_classes': 3}, side=8, labels=NAMES,
                      activation='sigmoid').save('several')
   assert predict('images', '--output=p.jsonl', model='several') == 0
-  rows = list(map(
-      json.loads, pathlib.Path('p.jsonl').read_text().splitlines()))
+  rows = list(map(json.loads, pathlib.Path('p.jsonl').read_text().splitlines()))
   pathlib.Path('t.csv').write_text('path,label\n' + ''.join(
       f'{row["path"]},{"|".join(reversed(row["decision"])) or "ant"}\n'
       for row in rows))

@@ -56,8 +56,7 @@ def test_confusion_matrix_agrees_with_scikit_learn(toy):
   np.testing.assert_array_equal(got.tables['confusion'], want)
   recall = sklearn_metrics.recall_score(
       LABELS, LOGITS.argmax(-1), labels=range(CLASSES - 1), average=None)
-  np.testing.assert_allclose(
-      got.tables['class_accuracy'], [*recall, np.nan])
+  np.testing.assert_allclose(got.tables['class_accuracy'], [*recall, np.nan])
   assert got.metrics == {
       'accuracy': pytest.approx((LOGITS.argmax(-1) == LABELS).mean()),
       'accuracy_class_mean': pytest.approx(recall.mean()),
@@ -85,8 +84,7 @@ def test_the_images_of_largest_loss_are_named_in_order(toy):
   losses = -(LOGITS - np.log(np.exp(LOGITS).sum(-1, keepdims=True)))[
       np.arange(EXAMPLES), LABELS]
   order = np.argsort(-losses)[:100]
-  np.testing.assert_allclose(
-      got.tables['loss_value'], losses[order], rtol=1e-5)
+  np.testing.assert_allclose(got.tables['loss_value'], losses[order], rtol=1e-5)
   source = split.dataset.source
   assert got.tables['loss_image'].tolist() == [
       source.key(int(i)) for i in order]

@@ -40,8 +40,7 @@ def test_probabilities_are_those_of_predict(
       '--config.evals.calibration.split=test[:48]',
       '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
   assert status == 0
-  test = data.open_dataset(
-      data.parse({'source': 'digits'}), split='test[:48]')
+  test = data.open_dataset(data.parse({'source': 'digits'}), split='test[:48]')
   images, labels = zip(*((test[i]['image'].repeat(3, -1), test[i]['label'])
                          for i in range(len(test))))
   found = np.zeros((len(test), 10))

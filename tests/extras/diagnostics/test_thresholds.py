@@ -20,8 +20,7 @@ ROC = {'name': 'roc', 'threshold_split': 'train[:9%]'}
     ((np.nan, 0.2), [[1], [1], [0]]), ((0.6, np.nan), [[1], [0], [1]])])
 def test_a_class_is_predicted_from_its_threshold_on(thresholds, decided):
   probabilities = np.array([[0.5, 0.2, 0.1], [0.6, 0.3, 0.4], [0.4, 0.1, 0.4]])
-  found = thresholds_lib.decide(
-      probabilities[:, :len(thresholds)], thresholds)
+  found = thresholds_lib.decide(probabilities[:, :len(thresholds)], thresholds)
   assert [indices.tolist() for indices in found] == decided
 
 

@@ -83,8 +83,7 @@ def test_the_teacher_has_the_classes_of_the_data(
 
 def test_the_outputs_of_the_teacher_follow_the_classes_of_the_data(tmp_path):
   names = tuple(map(str, (3, 1, 4, 0, 5, 9, 2, 6, 8, 7)))
-  model = load_lib.create(
-      num_classes=10, resolution=8, **toy.CONFIG['model'])
+  model = load_lib.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
   model.params['head']['dense']['bias'] = np.float32([*map(int, names)])
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, labels=names)).save(tmp_path / 'teacher')
@@ -95,8 +94,7 @@ def test_the_outputs_of_the_teacher_follow_the_classes_of_the_data(tmp_path):
 
 
 def test_the_teacher_sees_pixels_of_its_range(tmp_path):
-  model = load_lib.create(
-      num_classes=10, resolution=8, **toy.CONFIG['model'])
+  model = load_lib.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, value_range=(100, 160))).save(tmp_path / 'teacher')
   with pytest.raises(ValueError, match=r'range \(100.*range \(0, 255\)'):
@@ -129,8 +127,7 @@ def taught(teacher, pixels):
 def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
     teacher, weight):
   objective = build(teacher, weight=weight)
-  added = objective.extra_params(
-      {}, jax.random.key(0), teachers.image(teacher))
+  added = objective.extra_params({}, jax.random.key(0), teachers.image(teacher))
   assert jax.tree.map(jnp.shape, nn.unbox(added)) == {
       'teacher': {'0': jax.tree.map(np.shape, teacher.params)}}
   pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)

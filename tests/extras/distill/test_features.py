@@ -79,8 +79,7 @@ def smooth_l1(x, y):
 
 
 def test_the_loss_equals_its_formula(teachers):
-  objective, model, params = build(
-      teachers, patch_weight=0.7, smooth_l1=0.2)
+  objective, model, params = build(teachers, patch_weight=0.7, smooth_l1=0.2)
   loss, terms = jax.jit(functools.partial(objective, train=False))(
       params, BATCH, KEY)
   own = jax.jit(model.apply)({'params': params}, (IMAGES - 0.5) / 0.25)
@@ -104,8 +103,7 @@ def test_the_loss_equals_its_formula(teachers):
                 + 0.2 * smooth_l1(found, grid)).mean((1, 2))
   np.testing.assert_allclose(terms['pooled'], pooled / 2, rtol=1e-4)
   np.testing.assert_allclose(terms['patches'], patches / 2, rtol=1e-4)
-  np.testing.assert_allclose(
-      loss, (pooled + 0.7 * patches) / 2, rtol=1e-4)
+  np.testing.assert_allclose(loss, (pooled + 0.7 * patches) / 2, rtol=1e-4)
   assert sorted(terms) == sorted(objective.metrics)
 
 

@@ -84,8 +84,7 @@ def test_every_package_that_vit_jax_imports_is_required():
   distribution_of = {
       'PIL': 'pillow', 'sklearn': 'scikit-learn', 'orbax': 'orbax-checkpoint',
       'absl': 'absl-py', 'google': 'protobuf', 'jaxlib': 'jax'}
-  optional = {
-      'tensorflow', 'torch', 'libtpu', 'apache_beam', 'wandb'}
+  optional = {'tensorflow', 'torch', 'libtpu', 'apache_beam', 'wandb'}
   required = {
       re.match(r'[\w.-]+', line)[0].lower().replace('-', '_')
       for line in (checks.ROOT / 'requirements.txt').read_text().splitlines()

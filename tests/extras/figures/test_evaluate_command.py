@@ -19,8 +19,7 @@ def test_figures_are_drawn_in_the_workdir(
       '--config.evals.segmentation.classes=["paper","stroke"]')
   assert status == 0
   assert figures['metrics']['segmentation/examples'] == 9
-  assert figures['tables']['segmentation']['class_names'] == [
-      'paper', 'stroke']
+  assert figures['tables']['segmentation']['class_names'] == ['paper', 'stroke']
   folder = trained / 'evals'
   assert f'figure      {folder}/confusion.png' in capsys.readouterr().out
   for name in ('confusion', 'confusion_mistakes', 'calibration',

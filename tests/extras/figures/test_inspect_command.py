@@ -38,8 +38,7 @@ def save(folder, settings, **preprocess):
 
 def inspect(folder, *arguments):
   """Runs the command and returns its status."""
-  return main.main(
-      ['inspect', f'--model={folder}/model', *map(str, arguments)])
+  return main.main(['inspect', f'--model={folder}/model', *map(str, arguments)])
 
 
 def drawn(folder):
@@ -104,8 +103,7 @@ def test_runs_that_predict_pixels_show_reconstructions(
   assert hidden.mean() == 0.75
   want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
   np.testing.assert_allclose(predicted, want, atol=1e-6)
-  larger = reconstruction_lib.load(
-      vit_jax.load(path, log=None, resolution=24))
+  larger = reconstruction_lib.load(vit_jax.load(path, log=None, resolution=24))
   assert larger.preprocess == model.preprocess
   np.testing.assert_array_equal(larger.of_images(images)[2], predicted)
   assert not inspect(tmp_path, photos, '--set', 'resolution=24')

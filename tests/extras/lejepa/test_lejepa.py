@@ -29,8 +29,7 @@ def build(**section):
       'views': {'num_local': 3, 'local_size': 8}, **section})
   module = config.build_model(
       factory.parse(SECTION), image_shape=(16, 16, 3), num_classes=5)
-  params = random_models.randomize(
-      module, BATCH['image'], scale=0.5, seed=4)
+  params = random_models.randomize(module, BATCH['image'], scale=0.5, seed=4)
   return config.build(objectives.Context(module)), module, params
 
 
@@ -39,8 +38,7 @@ def epps_pulley(values):
   n = len(values)
   pairs = np.exp(-np.square(values[:, None] - values) / 2).sum()
   single = np.exp(-np.square(values) / 4).sum()
-  return np.sqrt(2 * np.pi) * (
-      pairs / n - np.sqrt(2) * single + n / np.sqrt(3))
+  return np.sqrt(2 * np.pi) * (pairs / n - np.sqrt(2) * single + n / np.sqrt(3))
 
 
 @pytest.mark.parametrize('scale', [0.0, 0.5, 1.0, 1.5])
@@ -81,8 +79,7 @@ def test_padding_has_no_effect():
   z = jnp.asarray(RNG.normal(size=(4, 5, 4)), jnp.float32)
   compare = jax.jit(objective.compare)
   expected, _ = compare(z[:3], jnp.ones(3), KEY)
-  found, _ = compare(
-      z.at[3].set(jnp.nan), jnp.asarray([1., 1, 1, 0]), KEY)
+  found, _ = compare(z.at[3].set(jnp.nan), jnp.asarray([1., 1, 1, 0]), KEY)
   np.testing.assert_allclose(found[:3], expected, rtol=1e-5)
 
 

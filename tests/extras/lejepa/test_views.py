@@ -76,8 +76,7 @@ def test_colours_change_as_in_pillow(factors):
                          (ImageEnhance.Color, saturation)):
       expected = kind(expected).enhance(factor)
     # Pillow rounds after each of them.
-    np.testing.assert_allclose(
-        view, np.asarray(expected) / 255, atol=3 / 255)
+    np.testing.assert_allclose(view, np.asarray(expected) / 255, atol=3 / 255)
 
 
 def test_hue_turns_about_the_grey_axis():

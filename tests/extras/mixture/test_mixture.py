@@ -164,8 +164,7 @@ def folders(tmp_path):
 
 def test_classes_are_matched_by_name(folders):
   config = _of(*folders)
-  train, test = (data.open_dataset(config, split=split)
-                 for split in (None, ''))
+  train, test = (data.open_dataset(config, split=split) for split in (None, ''))
   assert train.class_names == ('a', 'b', 'c')
   for dataset, i in itertools.product((train, test), range(20)):
     name = dataset.class_names[dataset.source.label(i)]
@@ -291,8 +290,7 @@ def test_groups_divided_by_the_sources_of_a_mixture_are_an_error(tmp_path):
       {'source': str(tmp_path / 'a')}, {'source': str(tmp_path / 'b')}]}
   with pytest.raises(ValueError, match='groups of data.mixture have images in'):
     data.open_dataset(data.parse(section))
-  opened = data.open_dataset(
-      data.parse({**section, 'divided_groups': 'allow'}))
+  opened = data.open_dataset(data.parse({**section, 'divided_groups': 'allow'}))
   assert 'groups of data.mixture' in opened.description
 
 

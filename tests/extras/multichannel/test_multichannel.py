@@ -152,8 +152,7 @@ def test_multichannel_batches_are_scaled_on_the_device():
   reflectances = batch['image'] / 10_000
   np.testing.assert_allclose(
       config.mean, reflectances.mean((0, 1, 2)), rtol=1e-3)
-  np.testing.assert_allclose(
-      prepared, reflectances, atol=1e-6)
+  np.testing.assert_allclose(prepared, reflectances, atol=1e-6)
 
 
 def test_measuring_follows_the_policy_for_training_images():

@@ -39,8 +39,7 @@ class NumpyAdafactor:
 def test_adafactor_follows_the_formula(section):
   shapes = {'kernel': (3, 32, 40), 'bias': (32, 40)}
   params = common.random(np.random.default_rng(0), shapes)
-  grads = [common.random(np.random.default_rng(i), shapes)
-           for i in range(1, 6)]
+  grads = [common.random(np.random.default_rng(i), shapes) for i in range(1, 6)]
   optimizer = common.build(
       'adafactor', params, momentum_dtype='float32', **section)
   keywords = {'cap' if k == 'beta2_cap' else k: v for k, v in section.items()}

@@ -34,8 +34,7 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
       'decoder/encoder/layers/hidden/kernel': lambda a: a}
   params = common.random(np.random.default_rng(0), shapes)
   grads = [common.random(np.random.default_rng(i), shapes) for i in range(1, 4)]
-  optimizer = common.build(
-      'muon', params, matrices='(decoder/)?' + muon.LAYERS)
+  optimizer = common.build('muon', params, matrices='(decoder/)?' + muon.LAYERS)
   got = common.run(optimizer, params, grads)
 
   def alone(values, tx):

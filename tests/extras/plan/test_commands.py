@@ -191,8 +191,7 @@ def test_each_stage_has_a_row(tmp_path, capsys):
 def benchmark(folder, *flags):
   """Returns the figures that the command writes."""
   path = folder / 'figures.json'
-  assert main.main(
-      ['benchmark', '--batches=1', *flags, f'--json={path}']) == 0
+  assert main.main(['benchmark', '--batches=1', *flags, f'--json={path}']) == 0
   return json.loads(path.read_text())
 
 

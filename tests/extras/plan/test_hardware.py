@@ -30,8 +30,7 @@ def test_core_hours_multiply_device_hours_by_cores():
   # A chip of v4 is one device of two cores; of v3, two devices of one.
   spent = counters_lib.Counters(device_secs_by_kind={
       'TPU v4': 3600.0, 'TPU v3': 7200.0, 'cpu': 1800.0})
-  assert spent.totals == {
-      'exaflops': 0, 'device_hours': 3.5, 'core_hours': 4.5}
+  assert spent.totals == {'exaflops': 0, 'device_hours': 3.5, 'core_hours': 4.5}
   assert spent.core_hours_by_kind == {'TPU v4': 2, 'TPU v3': 2, 'cpu': 0.5}
 
 

@@ -44,14 +44,12 @@ class Recorder:
     (0, 4, 10, [('start', 1), ('stop', 4)])])
 def test_the_trace_covers_the_requested_steps(
     monkeypatch, first, last, steps, calls):
-  assert Recorder(monkeypatch).run(
-      first=first, last=last, steps=steps) == calls
+  assert Recorder(monkeypatch).run(first=first, last=last, steps=steps) == calls
 
 
 def test_a_bucket_is_refused_before_the_data_are_opened(
     tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr(
-      build_lib, 'build', mock.Mock(side_effect=AssertionError))
+  monkeypatch.setattr(build_lib, 'build', mock.Mock(side_effect=AssertionError))
   file = toy.write(tmp_path / 'toy.py')
   assert main.main(['train', f'--config={file}', '--workdir=gs://bucket/run',
                     '--profile=2']) == 2

@@ -69,10 +69,8 @@ def inputs(images, model=CLS):
   for pooling, blocks in {'cls': cls, 'average': average, 'both': cls}.items():
     extra = [average[:, 3]] if pooling == 'both' else []
     found['last', pooling] = np.hstack([blocks[:, 3], *extra])
-    found['concatenated', pooling] = np.hstack(
-        [*blocks.swapaxes(0, 1), *extra])
-    found['mean', pooling] = np.hstack([sum(
-        blocks.swapaxes(0, 1)) / 4, *extra])
+    found['concatenated', pooling] = np.hstack([*blocks.swapaxes(0, 1), *extra])
+    found['mean', pooling] = np.hstack([sum(blocks.swapaxes(0, 1)) / 4, *extra])
   return found if model.has_cls else {
       names: x for names, x in found.items() if names[1] == 'average'}
 
@@ -107,8 +105,7 @@ def test_the_grid_is_that_of_scikit_learn(toy, model):
   (title, (_, rows)), = result.details
   assert '18 images' in title and rows[0][:4] == [
       *choice, final.n_features_in_, penalty]
-  assert {tuple(row[:2]) for row in rows} == {
-      names for names, _ in accuracies}
+  assert {tuple(row[:2]) for row in rows} == {names for names, _ in accuracies}
 
 
 @pytest.mark.parametrize(('section', 'choice'), [

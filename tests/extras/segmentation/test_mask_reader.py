@@ -157,5 +157,4 @@ def test_files_keep_their_classes(mode):
   if mode == 'P':  # The colours are not the classes.
     picture.putpalette(list(range(255, -1, -1)) * 3)
   assert picture.mode == mode
-  np.testing.assert_array_equal(
-      read(pictures.encode(picture), (4, 4)), mask)
+  np.testing.assert_array_equal(read(pictures.encode(picture), (4, 4)), mask)

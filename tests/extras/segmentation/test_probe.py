@@ -72,8 +72,7 @@ def test_metrics_are_those_of_scikit_learn(toy, penalty):
       penalty=penalty, classes=['sky', 'sea'])
   expected = by_hand(tokens, labels, test_tokens, penalty=penalty)
   known = test_labels != IGNORED
-  iou = metrics.jaccard_score(
-      test_labels[known], expected[known], average=None)
+  iou = metrics.jaccard_score(test_labels[known], expected[known], average=None)
   recall = metrics.recall_score(
       test_labels[known], expected[known], average=None,
       labels=np.unique(test_labels[known]))
@@ -104,8 +103,7 @@ def test_cells_divide_patches_and_predictions_have_the_size_of_images(
   labels[:, 5:] = 1
   total = jax.jit(segmentation.moments)(tokens, labels, jnp.ones(2))
   assert total.shape == (5, 5 + cells**2 * segmentation.VALUES)
-  probe = segmentation.fit(
-      np.asarray(total), penalty=1.0, where='toy')
+  probe = segmentation.fit(np.asarray(total), penalty=1.0, where='toy')
   assert probe[0].shape == (4, cells, cells, 2)
   found = predict(probe, tokens, labels.shape[1:])
   assert found.shape == labels.shape and set(np.unique(found)) <= {0, 1}

@@ -115,8 +115,7 @@ def test_predict_writes_masks_and_overlays(trained, scenes, tmp_path, capsys):
 
 def test_other_formats_and_models_have_no_decoder(trained, tmp_path):
   with pytest.raises(ValueError, match='has no parameter head/conv_1'):
-    load_lib.load(trained[0], log=None).save(
-        tmp_path / 'model.npz', form='npz')
+    load_lib.load(trained[0], log=None).save(tmp_path / 'model.npz', form='npz')
   model = load_lib.create(num_classes=2, resolution=8, **toy.CONFIG['model'])
   with pytest.raises(ValueError, match='has no decoder'):
     model.segment(np.zeros((8, 8, 3), np.uint8))

@@ -62,8 +62,7 @@ def hub(tmp_path):
 def test_examples_are_read_by_index_with_stable_keys(hub):
   opened = own_data.open_path(hub)
   assert opened.class_names == NAMES and opened.num_classes == 3
-  assert own_data.sizes(opened) == {
-      'train': 30, 'test': 10}
+  assert own_data.sizes(opened) == {'train': 30, 'test': 10}
   assert_complete(opened, 40)
   train = opened.splits['train']
   image = {train.key(i): train[i]['image'] for i in range(30)}
@@ -161,8 +160,7 @@ def test_images_stored_as_paths_are_not_read(tmp_path):
   pq.write_table(pa.table({'image': images, 'label': [0, 1, 0]}),
                  tmp_path / 'a.parquet')
   with pytest.raises(ValueError, match='stored as a path only'):
-    own_data.open_path(
-        tmp_path / 'a.parquet', path='image').splits['train'][0]
+    own_data.open_path(tmp_path / 'a.parquet', path='image').splits['train'][0]
 
 
 def test_images_without_labels_are_opened_for_objectives_without_labels(

@@ -46,8 +46,7 @@ def tars(tmp_path):
 def test_examples_are_read_by_index(tars):
   for _ in range(2):  # Scanned, and then from the index.
     opened = own_data.open_path(tars)
-    assert own_data.sizes(opened) == {
-        'train': 30, 'val': 10}
+    assert own_data.sizes(opened) == {'train': 30, 'val': 10}
     train = opened.splits['train']
     for i in range(30):
       number = int(train.key(i).rpartition('/')[2])
@@ -77,8 +76,7 @@ def test_a_range_in_braces_names_shards(tars):
 def test_labels_may_be_values_of_json(tmp_path, key, target, label):
   own_data.write_tar(tmp_path / 'a.tar', pairs(0, 9, 'json'))
   opened = own_data.open_path(tmp_path / 'a.tar', target, label=key)
-  assert own_data.images(opened) == {
-      f'{i}' * 300: label(i) for i in range(9)}
+  assert own_data.images(opened) == {f'{i}' * 300: label(i) for i in range(9)}
 
 
 @pytest.mark.parametrize('names', ['cat dog emu', '1 2 9'])

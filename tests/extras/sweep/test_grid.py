@@ -48,8 +48,7 @@ def found(monkeypatch):
 
 
 def test_initial_weights_can_be_swept(found):
-  sweep = grid_lib.plan(
-      FINETUNE, grid={'init.checkpoint': ('/a', '/b')})['']
+  sweep = grid_lib.plan(FINETUNE, grid={'init.checkpoint': ('/a', '/b')})['']
   assert [p.config.model.width for p in sweep.points] == [8, 16]
   assert [p.config.init.checkpoint for p in sweep.points] == ['/a', '/b']
   assert {p.config.model.gelu for p in sweep.points} == {'exact'}

@@ -207,8 +207,7 @@ def test_values_may_contain_commas_in_brackets():
 
 
 def test_run_names_are_unique_folder_names(file):
-  sweep = plan(
-      file, grid=['data.source=./x/y,./x y'], metric='dev/accuracy')
+  sweep = plan(file, grid=['data.source=./x/y,./x y'], metric='dev/accuracy')
   assert [p.name for p in sweep.points] == ['0,source=.-x-y', '1,source=.-x-y']
   long = grid_lib.run_name({'data.train_ops': 'flip,' * 60})
   assert len(long) == 200

@@ -26,8 +26,7 @@ FIELD = 'optimizer.learning_rate'
 
 
 def plan(arguments, *overrides, **options):
-  return grid_lib.plan(
-      f'{TRANSFER}:{arguments}', [*TOY, *overrides], **options)
+  return grid_lib.plan(f'{TRANSFER}:{arguments}', [*TOY, *overrides], **options)
 
 
 def test_each_task_selects_on_training_images_and_is_tested_once(

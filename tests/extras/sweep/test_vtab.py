@@ -68,8 +68,7 @@ def open_task(task, root):
 
 def test_tasks_have_the_splits_and_labels_of_the_benchmark(tiny_vtab):
   opened = open_task('kitti_closest_vehicle_distance', tiny_vtab)
-  assert own_data.sizes(opened) == {
-      'train800': 800, 'val200': 200, 'test': 30}
+  assert own_data.sizes(opened) == {'train800': 800, 'val200': 200, 'test': 30}
   assert opened.num_classes == 4 and opened.eval_split == 'test'
   test = opened.splits['test']
   assert [test.label(i) for i in range(8)] == [0, 1, 2, 3] * 2
@@ -164,8 +163,7 @@ def test_tasks_are_selected_by_name_or_group():
     sweeps = grid_lib.plan(f'{VTAB}:model=B/16,task={task}')
     return [sweep.config.data.source for sweep in sweeps.values()]
 
-  assert sources('') == [
-      f'vtab/{task}' for task in vtab.TASKS]
+  assert sources('') == [f'vtab/{task}' for task in vtab.TASKS]
   assert sources('specialized+dtd') == [f'vtab/{task}' for task in (
       'dtd', 'patch_camelyon', 'eurosat', 'resisc45', 'diabetic_retinopathy')]
   with pytest.raises(ValueError, match="'structurd' is none of the groups"):

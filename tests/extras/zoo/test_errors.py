@@ -110,8 +110,7 @@ def load_a_program(root):
   zoo_models.write(root / 'x.npz', 'npz')
   with np.load(root / 'x.npz') as file:
     arrays = dict(file)
-  np.savez(root / 'x.npz', **{
-      **arrays, 'cls': np.array([Program()], object)})
+  np.savez(root / 'x.npz', **{**arrays, 'cls': np.array([Program()], object)})
   try:
     foreign.load(root / 'x.npz')
   finally:

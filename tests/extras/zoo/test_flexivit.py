@@ -82,8 +82,7 @@ def vit(**settings):
 
 
 def loss_of(model, section=None):
-  return objectives.parse(section or OBJECTIVE).build(
-      objectives.Context(model))
+  return objectives.parse(section or OBJECTIVE).build(objectives.Context(model))
 
 
 @functools.cache

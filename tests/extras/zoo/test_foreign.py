@@ -156,8 +156,7 @@ def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
   # S/16 and b/16 have the same widths.
   zoo_models.write(path, 'timm', variant='b/16', depth=1, num_classes=2)
   for variant, heads in (({}, 6), ({'variant': 'b/16'}, 12)):
-    assert foreign.load(
-        path, {**variant, 'depth': 1}).config.num_heads == heads
+    assert foreign.load(path, {**variant, 'depth': 1}).config.num_heads == heads
   with pytest.raises(ValueError, match=r'expected \(12, .*found \(1, '):
     foreign.load(path, {'variant': 'b/16'})
 
@@ -223,8 +222,7 @@ def test_a_missing_head_is_reported(tmp_path):
   arrays = without(zoo_models.arrays('npz'), 'head/kernel', 'head/bias')
   loaded = load('npz', arrays, tmp_path)
   assert loaded.config.num_classes == 0
-  assert ('  no trained head: 0 classes, logits are empty'
-          in loaded.summary)
+  assert '  no trained head: 0 classes, logits are empty' in loaded.summary
   with pytest.raises(ValueError, match=r'expected \(5,\), found \(0,\)'):
     load('npz', arrays, tmp_path, num_classes=5)
 
@@ -286,8 +284,7 @@ def self_supervised(prefix, heads):
 def test_a_nested_backbone_is_named_and_its_projection_heads_are_ignored(
     prefix, heads, tmp_path):
   loaded = load('timm', self_supervised(prefix, heads), tmp_path)
-  random_models.assert_same(
-      loaded.read(), params(num_classes=0, gelu='exact'))
+  random_models.assert_same(loaded.read(), params(num_classes=0, gelu='exact'))
   text = '\n'.join(loaded.summary)
   assert f'(safetensors, under {prefix})' in text
   assert 'ignored: 3 arrays that are not parameters: ' in text

@@ -57,8 +57,7 @@ def test_overrides_take_precedence(run):
       labels=tuple('vwxyz'))
   # Position embeddings and the class token stay.
   assert model.resolution == (32, 32)
-  assert (model.config.gelu, model.config.layer_norm_epsilon) == (
-      'exact', 1e-5)
+  assert (model.config.gelu, model.config.layer_norm_epsilon) == ('exact', 1e-5)
   assert (model.config.pooling, model.config.has_cls) == ('average', True)
 
 

@@ -99,8 +99,7 @@ def _posterize(image: Image.Image, bits: int) -> Image.Image:
 
 def _lookup(image: Image.Image, value: Callable[[int], int]) -> Image.Image:
   """Maps pixel values by a lookup table."""
-  return image.point(
-      [value(v) for v in range(256)] * len(image.getbands()))
+  return image.point([value(v) for v in range(256)] * len(image.getbands()))
 
 
 # Functions of the image, a strength (magnitude / 10, may exceed 1), the same

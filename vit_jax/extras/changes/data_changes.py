@@ -40,8 +40,7 @@ def record(experiment: experiment_lib.Experiment) -> example_sets.Record:
 
 
 def _sources(experiment: experiment_lib.Experiment) -> tuple[str, ...]:
-  return tuple(map(
-      example_sets.origin_of, experiment.config.data.sources))
+  return tuple(map(example_sets.origin_of, experiment.config.data.sources))
 
 
 def _of_dataset(

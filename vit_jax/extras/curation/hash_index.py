@@ -81,8 +81,7 @@ class Index:
         first = starts[bucket]
         size = np.minimum(starts[bucket + 1] - first, self._max_bucket)
         query = np.repeat(np.arange(len(queries)), size)
-        within = np.arange(len(query)) - np.repeat(
-            np.cumsum(size) - size, size)
+        within = np.arange(len(query)) - np.repeat(np.cumsum(size) - size, size)
         entry = order[np.repeat(first, size) + within]
         distance = np.bitwise_count(queries[query] ^ self.bits[entry])
         near = distance <= self._max_distance

@@ -183,8 +183,7 @@ def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
           'per line. Rename the file.')
   atomic_files.write_text(
       folder / EXCLUDE, ''.join(f'{pair.key}\n' for pair in pairs))
-  atomic_files.write_json_lines(
-      folder / PAIRS, map(dataclasses.asdict, pairs))
+  atomic_files.write_json_lines(folder / PAIRS, map(dataclasses.asdict, pairs))
 
 
 def write_pairs_page(

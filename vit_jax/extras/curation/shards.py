@@ -256,14 +256,12 @@ def _record(
     feature[features.label].float_list.value.extend(
         values.astype(np.float32).tolist())
   elif features.label:
-    feature[features.label].int64_list.value.extend(
-        values.astype(int).tolist())
+    feature[features.label].int64_list.value.extend(values.astype(int).tolist())
   feature[KEY].bytes_list.value.append(
       dataset.source.key(index).encode(errors='surrogatepass'))
   if features.file_name:
     feature[FILE_NAME].bytes_list.value.append(
         example[FILE_NAME].encode(errors='surrogatepass'))
   if features.groups:
-    feature[tfds_folders.GROUP].int64_list.value.extend(
-        _groups(load, [index]))
+    feature[tfds_folders.GROUP].int64_list.value.extend(_groups(load, [index]))
   return message

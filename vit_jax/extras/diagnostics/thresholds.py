@@ -246,8 +246,7 @@ def _names(weights: weights_lib.Weights) -> tuple[str, ...]:
 
 def _has_several_labels(weights: weights_lib.Weights) -> bool:
   """Whether images of the run of a checkpoint have several labels each."""
-  return _counters(
-      epath.Path(weights.address)).get('label_kind') == 'multi'
+  return _counters(epath.Path(weights.address)).get('label_kind') == 'multi'
 
 
 def _counters(step: epath.Path) -> dict[str, Any]:

@@ -109,8 +109,7 @@ class FeaturesConfig(objective.ObjectiveConfig):
       raise UserError(
           f'The data hold no patch features of {", ".join(missing)}. Use '
           '--config.objective.patch_weight=0, or prepare the images again.')
-    return _Cached(**{
-        **vars(self), 'teachers': found, 'resolutions': sides})
+    return _Cached(**{**vars(self), 'teachers': found, 'resolutions': sides})
 
   def open_teachers(self, open_one: Callable[..., Any]) -> tuple[Any, ...]:
     """Returns the teachers for images of their resolutions."""

@@ -34,8 +34,7 @@ def mean_distance(
   patches = weights[..., first:, first:]
   sums = patches.sum(-1, keepdims=True, dtype=np.float64)
   # Queries without attention to any patch are left out of the mean.
-  shares = np.divide(
-      patches, sums, out=np.zeros(patches.shape), where=sums > 0)
+  shares = np.divide(patches, sums, out=np.zeros(patches.shape), where=sums > 0)
   total = np.einsum('lbhqk,qk->lh', shares, distances(grid, patch))
   return total / np.maximum((sums[..., 0] > 0).sum((1, 3)), 1)
 

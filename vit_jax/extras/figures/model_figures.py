@@ -49,15 +49,13 @@ def similarity(
   rows, columns = cosines.shape[:2]
   # At least two dots per value.
   width = max(6.3, 2 * columns * (columns + 1) / _DPI)
-  fig = plots.new_figure(
-      width + 1.3, width * rows / columns + 0.6, w_pad=0.05)
+  fig = plots.new_figure(width + 1.3, width * rows / columns + 0.6, w_pad=0.05)
   ax = fig.subplots()
   drawn = _draw_tiles(
       ax, *mosaic(cosines), (rows, columns), cmap='viridis', vmin=-1, vmax=1,
       interpolation='nearest')
   ax.set(xlabel='column of the patch', ylabel='row of the patch')
-  fig.colorbar(drawn, ax=ax, fraction=0.04, pad=0.02,
-               label='cosine similarity')
+  fig.colorbar(drawn, ax=ax, fraction=0.04, pad=0.02, label='cosine similarity')
   plots.save(fig, path)
 
 

@@ -106,8 +106,7 @@ def to_pixels(
       center, scale = patch_targets.statistics(
           patch_targets.flat(context.value_scale.normalize(patches)))
       predictions = predictions * scale + center
-    return _denormalize(
-        context.value_scale, predictions.reshape(patches.shape))
+    return _denormalize(context.value_scale, predictions.reshape(patches.shape))
   side, levels = patch_targets.SIDES[target], patch_targets.LEVELS
   classes = predictions.reshape(
       *patches.shape[:2], side, side, levels**channels).argmax(axis=-1)

@@ -70,8 +70,7 @@ class JointEmbedding(nn.Module):
     for views in (global_views, local_views):
       if views is not None:
         rows = views.reshape(-1, *views.shape[2:])
-        embedded = self.projector(
-            self.vit(rows, train=train)['representation'])
+        embedded = self.projector(self.vit(rows, train=train)['representation'])
         predictions.append(embedded.reshape(*views.shape[:2], -1))
     return {'predictions': jnp.concatenate(predictions, axis=1)}
 

@@ -140,8 +140,7 @@ class Lejepa(objective.CoupledObjective):
   ) -> objective.Losses:
     config = self._config
     embeddings = jnp.where(mask[:, None, None] > 0, embeddings, 0)
-    centre = embeddings[:, :config.views.num_global].mean(
-        axis=1, keepdims=True)
+    centre = embeddings[:, :config.views.num_global].mean(axis=1, keepdims=True)
     prediction = jnp.square(embeddings - centre).mean(axis=(1, 2))
     directions = jax.random.normal(
         jax.random.fold_in(key, 2), (config.embedding, config.directions))

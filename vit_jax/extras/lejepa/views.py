@@ -63,8 +63,7 @@ class ViewsConfig:
     fields.check_range(self, 'local_size', low=1)
     fields.check_range(self, 'global_area', 'local_area', above=0, most=1)
     fields.check_range(self, 'aspect', above=0)
-    fields.check_range(
-        self, 'flip', 'jitter_probability', 'grayscale', most=1)
+    fields.check_range(self, 'flip', 'jitter_probability', 'grayscale', most=1)
     for name in ('global_area', 'local_area', 'aspect'):
       low, high = getattr(self, name)
       if low > high:
@@ -99,8 +98,7 @@ def draw(
     crop_key, flip_key, colour_key = jax.random.split(
         jax.random.fold_in(key, number), 3)
     shape = len(images), count
-    boxes = draw_boxes(
-        crop_key, shape, area=area, aspect=config.aspect)
+    boxes = draw_boxes(crop_key, shape, area=area, aspect=config.aspect)
     views = crop(images, boxes, size)
     mirrored = jax.random.bernoulli(
         flip_key, config.flip, shape)[..., None, None, None]
@@ -117,8 +115,7 @@ def draw_boxes(
 ) -> Float[Array, 'batch views 4']:
   """Samples top, left, height and width of crops as fractions of the image."""
   area_key, aspect_key, place_key = jax.random.split(key, 3)
-  share = jax.random.uniform(
-      area_key, shape, minval=area[0], maxval=area[1])
+  share = jax.random.uniform(area_key, shape, minval=area[0], maxval=area[1])
   ratio = jnp.exp(jax.random.uniform(
       aspect_key, shape, minval=math.log(aspect[0]),
       maxval=math.log(aspect[1])))
@@ -185,8 +182,7 @@ def change_colours(
 
   Contrast c turns x into c x + (1 - c) m, with the mean luma m of the view.
   """
-  brightness, contrast = (
-      factors[..., i, None, None, None] for i in range(2))
+  brightness, contrast = (factors[..., i, None, None, None] for i in range(2))
   mean = (pixels @ jnp.asarray(LUMA)).mean(axis=(2, 3))[..., None, None, None]
   changed = jnp.einsum(
       'bvhwi,bvoi->bvhwo', brightness * contrast * pixels, matrix)

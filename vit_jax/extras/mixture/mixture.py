@@ -40,8 +40,7 @@ def check(config: data_config.DataConfig) -> None:
   """Raises a `UserError` for settings that contradict each other."""
   for name in _OF_SOURCE:
     value = getattr(config, name)
-    expected = '' if name == 'source' else getattr(
-        data_config.DataConfig, name)
+    expected = '' if name == 'source' else getattr(data_config.DataConfig, name)
     if value != expected:
       raise UserError(
           f'{name} is {value!r}, but mixture chooses the training images. '

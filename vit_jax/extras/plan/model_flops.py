@@ -70,8 +70,7 @@ def gradient(experiment: experiment_lib.Experiment, *, remat: Any) -> int:
 
 def _trainable(experiment: experiment_lib.Experiment) -> Any:
   """Returns which parameters of the model are trained."""
-  return tree.without(
-      experiment.optimizer.trainable, *parts.NOT_IN_MODEL)
+  return tree.without(experiment.optimizer.trainable, *parts.NOT_IN_MODEL)
 
 
 def _model(experiment: experiment_lib.Experiment, *, remat: Any) -> nn.Module:

@@ -63,8 +63,7 @@ def stage_cost(
   config = dataclasses.replace(
       workload.without_evals(config), mesh=mesh_lib.MeshConfig(),
       accumulation=1)
-  experiment = build_lib.build(
-      config, jax.devices()[:1], data_optional=True)
+  experiment = build_lib.build(config, jax.devices()[:1], data_optional=True)
   images = experiment.total_steps * config.batch_size
   counted = model_flops.per_image(experiment)
   exaflops = counted.training * images / 1e18

@@ -207,8 +207,7 @@ def replace(
         class_of(name, labels.get(name, []), model.preprocess.labels)
         for name in sources])
     numbers = model.preprocess.activation == 'none'
-    both, agreement = compare(
-        (source, path), tested, classes, numbers=numbers)
+    both, agreement = compare((source, path), tested, classes, numbers=numbers)
     title = f'{"" if labels else "calibration "}images: {len(tested):,}; ' + (
         'variance kept: ' if numbers else 'the same class for ')
     known = int((classes >= 0).sum())

@@ -51,8 +51,7 @@ def open_hub(
         f'{address} (data.source) is not of the form '
         f'{_PREFIX}USER/NAME[@REVISION][:CONFIG].')
   with _explained(address):
-    found = datasets.load_dataset(
-        **match.groupdict(), keep_in_memory=False)
+    found = datasets.load_dataset(**match.groupdict(), keep_in_memory=False)
   lengths = [len(split) for split in found.values()]
   try:
     return _open(

@@ -29,8 +29,7 @@ def open_runs(
     UserError: if a run cannot be built, or the folder holds another sweep.
   """
   workdir = epath.Path(workdir)
-  previous = runs.read_previous(
-      workdir, sweep.to_plain(), sweep.config)
+  previous = runs.read_previous(workdir, sweep.to_plain(), sweep.config)
   rows = {row['name']: row for row in previous.get('grid', ())}
   result = {
       'best': None, 'final': None, **previous, 'plan': sweep.to_plain(),

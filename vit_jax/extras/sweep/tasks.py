@@ -32,8 +32,7 @@ def run(
   workdir = epath.Path(workdir)
   for sweep in tasks.values():
     for metric in sweep.section.report.values():
-      config_lib.metric_mode(
-          sweep.config, metric, setting='sweep.report')
+      config_lib.metric_mode(sweep.config, metric, setting='sweep.report')
   with signals.catch() as stop:
     opened = runs.for_each(lambda name: sweep_lib.open_runs(
         tasks[name], workdir / TASKS / name), tasks, what='task')

@@ -71,8 +71,7 @@ class SelfAttention(nn.Module):
           drop=layers.Dropout(
               c.attention_dropout, deterministic=not self.train))
     if c.differential:
-      values, weights = Difference(c, name='difference')(
-          values, weights, layer)
+      values, weights = Difference(c, name='difference')(values, weights, layer)
     if c.inner_norm == 'both':
       merged = einops.rearrange(values, 'b t n h -> b t (n h)')
       values = backbone_layers.norm(c, 'inner_norm')(merged).reshape(

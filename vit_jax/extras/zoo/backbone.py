@@ -98,8 +98,7 @@ class Backbone(vit.ViT):
     inputs = tokens if c.pool_prefix else tokens[:, c.num_prefix:]
     match c.pooling:
       case 'cls':
-        return (tokens[:, :2].mean(axis=1) if c.distill_token
-                else tokens[:, 0])
+        return (tokens[:, :2].mean(axis=1) if c.distill_token else tokens[:, 0])
       case 'average':
         return inputs.mean(axis=1)
       case 'cls_registers':

@@ -174,8 +174,7 @@ def draw_one(versions: Sequence[Loss]) -> Callable[..., objective.Losses]:
     trained = jax.tree.map(lambda x: x.value if x.perturbed else None, params)
     frozen = jax.tree.map(lambda x: None if x.perturbed else x.value, params)
     index, batch, key = jax.tree.map(lambda x: x.value, (index, batch, key))
-    found, grads = jax.lax.switch(
-        index, gradients, trained, frozen, batch, key)
+    found, grads = jax.lax.switch(index, gradients, trained, frozen, batch, key)
     return found, (grads, batch['mask'] > 0)
 
   def backward(

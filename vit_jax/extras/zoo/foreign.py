@@ -97,8 +97,7 @@ def _build(
     raise UserError(
         f'it is for {" or ".join(declared.families)}, but the arrays are those '
         f'of a {found.family.label}.')
-  config: Any = _config(
-      found, matching.shapes(found, heads=1), declared, given)
+  config: Any = _config(found, matching.shapes(found, heads=1), declared, given)
   heads = {'heads': getattr(config, 'num_heads', 1),
            'pool_heads': getattr(config, 'pool_heads', 0)}
   shapes = matching.shapes(found, **heads)

@@ -124,8 +124,7 @@ def _open_shards(index: pathlib.Path) -> array_file.ArrayFile:
     # A downloaded index must not name files outside of its folder.
     path = index.parent / pathlib.PurePath(name).name
     if not path.is_file() or path.name.endswith(_INDEX):
-      raise UserError(
-          f'{index} names the file {name!r}, which is missing.')
+      raise UserError(f'{index} names the file {name!r}, which is missing.')
     shards.append(open_weights(path))
   # Missing or unexpected arrays are found when compared with the model.
   of_name = {name: shard for shard in shards for name in shard.shapes}

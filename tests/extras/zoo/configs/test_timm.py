@@ -115,8 +115,7 @@ def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
 
 def test_missing_preprocessing_is_that_of_timm(tmp_path):
   # The defaults of timm's PretrainedCfg.
-  loaded = load(
-      tmp_path, {**BASE, 'pretrained_cfg': {'std': [0.4, 0.5, 0.6]}})
+  loaded = load(tmp_path, {**BASE, 'pretrained_cfg': {'std': [0.4, 0.5, 0.6]}})
   assert loaded.preprocess == resize_and_crop.parse({
       'resolution': 32, 'mean': preprocessing.IMAGENET_MEAN,
       'std': (0.4, 0.5, 0.6), 'keep_aspect': True, 'crop': 0.875,

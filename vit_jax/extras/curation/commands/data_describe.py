@@ -27,8 +27,7 @@ def add_to(tasks: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the task; returns the exit status and the results."""
-  text, tables = describe_lib.describe(
-      data.parse(flags.data_overrides(args)))
+  text, tables = describe_lib.describe(data.parse(flags.data_overrides(args)))
   console.print_lines(text)
   for title, columns, rows in tables:
     console.table(title, columns, rows)

@@ -141,8 +141,7 @@ def split(text: str) -> tuple[list[str], str]:
 
 def names(rest: str, attribute: str) -> list[str]:
   """Returns the names in `attribute=%a` or `attribute={%a, %b}`."""
-  found = re.search(
-      r'\b' + attribute + r'=(?:\{([^}]*)\}|%?([^\s,)}]+))', rest)
+  found = re.search(r'\b' + attribute + r'=(?:\{([^}]*)\}|%?([^\s,)}]+))', rest)
   if not found:
     return []
   names = found[1] if found[1] is not None else found[2]

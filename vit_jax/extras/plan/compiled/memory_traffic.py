@@ -151,8 +151,7 @@ class _Counter:
   def _operands(
       self, i: hlo.Instruction, computation: str) -> list[hlo.Instruction]:
     by_name = self._program.computations.get(computation, {})
-    return [by_name[name] for name in _operand_names(i.rest)
-            if name in by_name]
+    return [by_name[name] for name in _operand_names(i.rest) if name in by_name]
 
 
 def _operand_names(rest: str) -> list[str]:
@@ -168,8 +167,7 @@ def _layout_of(source: str, shape: str) -> str:
 @functools.cache
 def _bytes(shape: str) -> int:
   """Returns the size of arrays in device memory, padded to whole tiles."""
-  return math.ceil(sum(
-      _array_bytes(*found) for found in hlo.arrays(shape)))
+  return math.ceil(sum(_array_bytes(*found) for found in hlo.arrays(shape)))
 
 
 def _array_bytes(dtype: str, sizes: Sequence[int], layout: str) -> float:

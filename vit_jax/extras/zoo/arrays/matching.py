@@ -121,8 +121,7 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
       [prefix] if prefix in models else models)}
   complete = [p for p, (_, problems) in results.items() if not problems]
   if len(complete) > 1:
-    raise several_models(
-        opened.path, {p: models[p].label for p in complete})
+    raise several_models(opened.path, {p: models[p].label for p in complete})
   prefix = next(iter(complete or results))
   family, (matches, problems) = models[prefix], results[prefix]
   if problems:

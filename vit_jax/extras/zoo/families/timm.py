@@ -12,8 +12,7 @@ BLOCK = 'blocks.{layer}.'
 
 def _backbone(prefix: str) -> tuple[layout.Row, ...]:
   """Rows of the units of a ResNet: the first of a stage, and the others."""
-  units = (('unit1', '0', 'conv_kernel'),
-           ('units', '{unit+1}', 'conv_kernels'))
+  units = (('unit1', '0', 'conv_kernel'), ('units', '{unit+1}', 'conv_kernels'))
   return tuple(
       row for ours, block, kernel in units
       for end, conv, norm in (
