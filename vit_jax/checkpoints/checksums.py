@@ -75,9 +75,9 @@ def check_identity(arrays: Any, expected: str, *, path: Any) -> None:
   found = identity(arrays)
   if found != expected:
     raise UserError(
-        f'{path} holds other weights than those that the run adapts: their '
-        f'hash is {found}, but that of the base of the adapters is {expected}. '
-        'Use the weights that the run started from.')
+        f'{path} holds other weights than when the run started: their hash is '
+        f'{found}, but was {expected}. Use the former weights; names such as '
+        "'photos' mean those of the installed version.")
 
 
 def check(sums: Mapping[str, Any], restored: Mapping[str, Any]) -> None:

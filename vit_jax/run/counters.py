@@ -37,6 +37,7 @@ class Counters:
     step: number of updates made.
     origin: checkpoint of the initial parameters, or ''.
     base: hash of these parameters, if a checkpoint holds only adapters of them.
+    teachers: hash of the parameters of all teachers, or ''.
     images: images trained on; the batch size may have changed in between.
     unreadable: images that replaced an unreadable one.
     flops: operations of training on `images`.
@@ -56,6 +57,7 @@ class Counters:
   step: int = 0
   origin: str = ''
   base: str = ''
+  teachers: str = ''
   images: int = 0
   unreadable: int = 0
   flops: int = 0

@@ -20,6 +20,7 @@ from etils import epath
 from vit_jax import classes
 from vit_jax import data
 from vit_jax import fields
+from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import types
 from vit_jax.checkpoints import checksums
@@ -67,8 +68,8 @@ def restore_or_init(
 
   Raises:
     UserError: if the checkpoint belongs to an incompatible run, trained on
-      images that are now held out, or the base of adapters is missing or has
-      changed.
+      images that are now held out, the base of adapters is missing, or it or
+      a teacher has changed.
   """
   if experiment.config.lora.rank and weights is None:
     raise UserError(
@@ -90,9 +91,13 @@ def restore_or_init(
     base, _ = fit_weights.fit(experiment, fit_weights.match_head(
         experiment, weights.with_params(params), owner='the checkpoint')[0])
     base = multihost.put(base, experiment.shardings.params)
-  return (frozen_weights.add(experiment, restored.state, base),
-          dataclasses.replace(start, message='\n'.join(filter(None, [
-              *restored.damaged, start.message, line]))))
+  state = frozen_weights.add(experiment, restored.state, base)
+  if start.counters.teachers:  # Older runs have none.
+    checksums.check_identity(
+        state.params[objectives.TEACHER], start.counters.teachers,
+        path=' and '.join(each.address for each in experiment.teachers))
+  return state, dataclasses.replace(start, message='\n'.join(filter(None, [
+      *restored.damaged, start.message, line])))
 
 
 def _init(
@@ -101,17 +106,18 @@ def _init(
   """Starts a new run from weights or from random parameters."""
   counters = counters_lib.Counters()
   if weights is None:
-    state = experiment.init_state(random=True)
-    message = ('Starting from random parameters (seed '
-               f'{experiment.config.seed}).')
+    state, seed = experiment.init_state(random=True), experiment.config.seed
+    message = f'Starting from random parameters (seed {seed}).'
   else:
     params, counters.origin = weights.read(), weights.address
     state, message = fit_weights.start(experiment, weights.with_params(params))
     if experiment.config.lora.rank:
       counters.base = checksums.identity(params)
-  return frozen_weights.add(experiment, state), Start(
-      counters, message, experiment,
-      examples=_changes_of_data(experiment).examples)
+  state = frozen_weights.add(experiment, state)
+  if experiment.teachers:
+    counters.teachers = checksums.identity(state.params[objectives.TEACHER])
+  return state, Start(counters, message, experiment,
+                      examples=_changes_of_data(experiment).examples)
 
 
 def _match_classes(

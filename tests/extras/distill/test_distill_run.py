@@ -1,5 +1,6 @@
 """A distillation run: its teacher is neither trained nor saved."""
 
+import dataclasses
 import json
 
 import jax
@@ -41,8 +42,7 @@ def trained(tmp_path_factory):
 def test_the_teacher_is_neither_trained_nor_saved(trained):
   teacher, workdir, experiment, summary = trained
   model = tree.flatten(experiment.model_params)
-  assert tree.flatten(open_lib.open(workdir).shapes).keys() == (
-      model.keys())
+  assert tree.flatten(open_lib.open(workdir).shapes).keys() == model.keys()
   assert experiment.num_trainable == summary['parameters'] == (
       tree.num_elements(model))
   state = experiment.init_state()
@@ -68,6 +68,15 @@ def test_a_resumed_run_equals_an_uninterrupted_one(trained, tmp_path):
   run_lib.train(trained[2], resumed)
   jax.tree.map(np.testing.assert_array_equal, *(
       items.read_params(paths.find(path)) for path in (trained[1], resumed)))
+
+
+def test_a_run_does_not_resume_with_another_teacher(trained, tmp_path):
+  resumed = toy.copy_at(trained[1], tmp_path / 'run', step=3)
+  (teacher,) = trained[2].teachers
+  other = dataclasses.replace(
+      teacher, read=lambda: jax.tree.map(lambda x: x + 1, teacher.read()))
+  with pytest.raises(ValueError, match='holds other weights than when'):
+    run_lib.train(dataclasses.replace(trained[2], teachers=(other,)), resumed)
 
 
 def test_evaluation_reports_the_loss_of_the_training(trained, tmp_path):
