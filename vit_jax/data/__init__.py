@@ -19,6 +19,7 @@ from vit_jax.data.open import open_dataset
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import train_batches
+from vit_jax.data.scaling import check_pixels
 from vit_jax.data.scaling import inherit
 from vit_jax.data.scaling import measured
 from vit_jax.data.scaling import scale_notes

@@ -10,6 +10,7 @@ from vit_jax import registry
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
+from vit_jax.data import preprocessing
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.splits import split_strings
 from vit_jax.exceptions import UserError
@@ -95,6 +96,27 @@ def inherit(
           'data.mean and data.std to numbers or measured.')
     result[name] = value
   return result
+
+
+def check_pixels(
+    config: data_config.DataConfig, trained: preprocessing.Preprocess, *,
+    owner: str,
+) -> None:
+  """Raises a UserError if weights are for other channels or another range.
+
+  Args:
+    config: the images.
+    trained: preprocessing of the weights.
+    owner: the weights, for the message.
+  """
+  ours, theirs = (
+      f'{one.channels} channels in the range '
+      f'{tuple(one.value_range or value_scale_lib.DEFAULT_RANGE)}'
+      for one in (config, trained))
+  if ours != theirs:
+    raise UserError(
+        f'{owner} is for pixels of {theirs}, but the images have {ours}. Use '
+        'another one, or --config.data.channels and value_range.')
 
 
 def scale_notes(

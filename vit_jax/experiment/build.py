@@ -11,7 +11,6 @@ from vit_jax import classes
 from vit_jax import console
 from vit_jax import data
 from vit_jax.data import examples
-from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.exceptions import NotFoundError
 from vit_jax.exceptions import UserError
 from vit_jax.experiment import complete
@@ -117,15 +116,8 @@ def _open_teacher(
     raise NotFoundError(
         'objective.teacher (or teachers), which training and the evaluator '
         f'objective need: {error}') from error
-  ours, theirs = (
-      f'{one.channels} channels in the range '
-      f'{tuple(one.value_range or value_scale_lib.DEFAULT_RANGE)}'
-      for one in (config.data, model.preprocess))
-  if ours != theirs:
-    raise UserError(
-        f'The teacher {address} is for pixels of {theirs}, but those of '
-        f'{dataset.name} have {ours}. Use a teacher for the same range and '
-        'channels.')
+  data.check_pixels(
+      config.data, model.preprocess, owner=f'The teacher {address}')
   note(f'teacher: {model.description}')
   if config.objective.uses_labels:
     model, line = adapt.match_classes(

@@ -122,14 +122,8 @@ class Outputs:
     if self._patches:
       feature_layers.check_has_tokens(
           model.config, cached.PATCHES, instead='--no-patches')
-    ours, theirs = (
-        (one.channels, *(one.value_range or value_scale_lib.DEFAULT_RANGE))
-        for one in (self._config, model.preprocess))
-    if ours != theirs:
-      raise UserError(
-          f'The teacher {address} is for {theirs[0]} channels in the range '
-          f'{theirs[1:]}, but the images have {ours[0]} in {ours[1:]}. Use '
-          'another teacher, or --config.data.channels and value_range.')
+    data.check_pixels(
+        self._config, model.preprocess, owner=f'The teacher {address}')
     return dataclasses.replace(model, config=factory.with_dtype(
         dataclasses.replace(
             model.config.without_fused_kernels(), dtype='auto'),
