@@ -37,7 +37,8 @@ HEADS = {'linear': 'widths=,epochs=8,learning_rate=0.003',
          'decoder': 'widths=64,epochs=12,learning_rate=0.002'}
 BACKBONES = {'photos': '', 'random': ' --config.init.new=[".*"]'}
 MAIN = pathlib.Path(__file__).parents[1] / 'main.py'
-FLOPS = 'training GFLOP'
+FLOPS, PETAFLOPS = 'training GFLOP', 'training PFLOP'
+UNITS = {FLOPS: 1e9, PETAFLOPS: 1e15}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +52,10 @@ class Experiment:
   # Metric and x label by file name. x is the middle part of a run's name
   # (SERIES,X,SEED), or the training FLOPs.
   pictures: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
-  # Not of the paper: only run if it is named.
-  extra: bool = False
+  # Results of others by series and training PFLOP, to compare with. An
+  # experiment that has them is not of the paper: it only runs if it is named.
+  published: dict[str, dict[float, list[float]]] = dataclasses.field(
+      default_factory=dict)
 
 
 def _stages(minutes, name, **pictures):
@@ -137,8 +140,11 @@ EXPERIMENTS = {
                          {'camvid': ('test/mean_iou', HEAD)}),
     'frontier': Experiment(690, (
         'train --config=configs/frontier.py --config.data.data_dir={data} '
-        '--workdir={runs}/frontier',), {'frontier': (ACCURACY, MINUTES)},
-                           extra=True),
+        '--workdir={runs}/frontier',), {
+            'frontier': (ACCURACY, PETAFLOPS),
+            'frontier_minutes': (ACCURACY, MINUTES)}, published={
+                'CCT, published': {2.0: [89.17], 2.8: [91.45], 85.: [96.53]},
+                'ViT-Lite, published': {12.3: [90.94], 14.3: [91.38]}}),
 }
 # Other names of experiments, and those that need the runs of others.
 ALIASES = {'3': ['4'], 'table2': ['4', 'table2']}
@@ -183,7 +189,7 @@ def read(folder, metric, xlabel):
       continue
     metrics = log_rows.chosen_metrics(summary)
     if metric in metrics:
-      x = (summary['flops'] / 1e9 if xlabel == FLOPS
+      x = (summary['flops'] / UNITS[xlabel] if xlabel in UNITS
            else float(point) if xlabel not in CATEGORIES
            else 'from scratch' if stage == ['scratch_10'] else point)
       found.setdefault(series, {}).setdefault(x, []).append(
@@ -198,10 +204,11 @@ def _series(name):
   return name.partition(' on ')[0]
 
 
-def plot(series, path, *, names, xlabel, ylabel, title=''):
+def plot(series, path, *, names, xlabel, ylabel, title='', unjoined=()):
   """Plots the mean at each x, with a bar for the range over seeds.
 
-  The position of a series in `names` determines its colour.
+  The position of a series in `names` determines its colour; lines join the
+  points of those that are not in `unjoined`.
   """
   from matplotlib import ticker
   fig = plots.new_figure(6.4, 4.4)
@@ -215,7 +222,8 @@ def plot(series, path, *, names, xlabel, ylabel, title=''):
     axes.errorbar(
         x, mean, capsize=4, linewidth=1.6, markersize=6,
         yerr=[mean - [min(v) for v in values], [max(v) for v in values] - mean],
-        fmt=plots.MARKERS[i % len(plots.MARKERS)] + '-' * (not ticks),
+        fmt=plots.MARKERS[i % len(plots.MARKERS)] + '-' * (
+            not ticks and label not in unjoined),
         color=plots.COLOURS[i % len(plots.COLOURS)], label=label)
   every_x = sorted({x for points in series.values() for x in points})
   if ticks:
@@ -262,9 +270,11 @@ def draw(name, runs):
       continue
     ylabel = ('mean IoU (%)' if metric.endswith('mean_iou') else
               '5-shot ' * metric.endswith('shot') + 'accuracy (%)')
+    published = EXPERIMENTS[name].published if xlabel == PETAFLOPS else {}
+    series |= published
     path = pathlib.Path(runs) / (
         picture + '.partial' * (count < len(done)) + '.png')
-    plot(series, path, xlabel=xlabel, ylabel=ylabel,
+    plot(series, path, xlabel=xlabel, ylabel=ylabel, unjoined=published,
          names=list(dict.fromkeys([
              *(CATEGORIES[xlabel][0] if xlabel in CATEGORIES else names),
              *series])),  # Also those of an earlier config.
@@ -317,7 +327,7 @@ def main():
   args = parser.parse_args()
   names = list(filter(None, args.figures.split(','))) or [
       name for name, experiment in EXPERIMENTS.items()
-      if not experiment.extra and (args.data or not needs_data(experiment))]
+      if not experiment.published and (args.data or not needs_data(experiment))]
   if unknown := set(names) - set(EXPERIMENTS) - set(ALIASES):
     parser.error(f'unknown: {", ".join(sorted(unknown))}; known: '
                  + ', '.join(EXPERIMENTS))
