@@ -7,11 +7,11 @@
 Transformer from scratch": AdamW, constant learning rate of 0.01, batch size
 256, 100 epochs. `:recipe=best` trains a model of the same size (width 48, 4
 layers, 4 heads, patch 4) for the same number of epochs with Muon, a cosine
-schedule, batch size 128 and average pooling. `:recipe=resnet` trains a BiT ResNet with
-747,594 parameters. `:recipe=photos,epochs=16` fine-tunes the model `photos` of
-this package. `:recipe=gpu,epochs=300` trains a ViT with 3,721,738 parameters:
-the dimensions of ViT-Lite-7/4 and the augmentations of CCT-7/3x1 (arXiv
-2104.05704, github.com/SHI-Labs/Compact-Transformers), with Muon.
+schedule, batch size 128 and average pooling. `:recipe=resnet` trains a BiT
+ResNet with 747,594 parameters. `:recipe=photos,epochs=16` fine-tunes the model
+`photos` of this package. `:recipe=gpu,epochs=300` trains a ViT with 3,721,738
+parameters: the dimensions of ViT-Lite-7/4 and the augmentations of CCT-7/3x1
+(arXiv 2104.05704, github.com/SHI-Labs/Compact-Transformers), with Muon.
 
 Hardware: one CPU core, 2 hours with --config.accumulation=16, which nearly
 halves the time of a ViT because the activations of a microbatch fit into the
