@@ -144,10 +144,10 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
 MEANINGS = {
     fields.FREE: r'accumulation|card|checkpoint|init|log|mesh|data\.(cache_mib|'
     r'data_dir|divided_groups|num_threads|num_workers|prefetch)|evals\.val\.'
-    r'(at_start|batch_size|every)|model\.(remat|unroll)',
+    r'(at_start|batch_size|every)|model\.(remat|unroll)|objective\.teachers?',
     fields.MEASURED: r'evals|data\.eval_ops',
     fields.REFUSED: r'data\.(holdout|mean|mixture|resolution|std|target_mean|'
-    'target_std|value_range)',
+    r'target_std|value_range)|objective\.resolutions',
     fields.BOTH: r'data\.(channels|dtype|group|shapes|source|table|target|'
     'val_source)'}
 
@@ -187,7 +187,7 @@ def test_a_change_of_any_key_means_what_its_field_declares(
             meaning == fields.REFUSED)
       assert restore._changes_metrics(*changed, name='val') == (
           meaning in (fields.MEASURED, fields.BOTH)
-          or path[0] == 'objective'), key
+          or (path[0] == 'objective' and meaning != fields.FREE)), key
 
 
 def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(

@@ -9,6 +9,7 @@ import jax
 from vit_jax import objectives
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import checksums
 from vit_jax.experiment import parts
 from vit_jax.parallel import multihost
 
@@ -49,3 +50,24 @@ def with_teacher(
           {str(number): teacher.read()
            for number, teacher in enumerate(experiment.teachers)},
           experiment.shardings.params[objectives.TEACHER])}
+
+
+def hash_teachers(experiment: parts.Experiment, params: types.Params) -> str:
+  """Returns a hash of the weights of the teachers; '' without teachers.
+
+  If their outputs are stored with the data, the names of the fields that hold
+  them contain such hashes.
+  """
+  return checksums.identity(params[objectives.TEACHER]) if (
+      experiment.teachers) else ','.join(sorted(experiment.dataset.fields))
+
+
+def changed_teachers(
+    experiment: parts.Experiment, params: types.Params, trained: str) -> str:
+  """Says that a run was trained with other teachers; '' if it was not.
+
+  `trained` is the hash of those of the run; '' is unknown.
+  """
+  return '' if trained in ('', hash_teachers(experiment, params)) else (
+      'The teachers, or their stored outputs, are not those that the run '
+      'started with: their weights have changed.')

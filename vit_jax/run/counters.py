@@ -37,7 +37,7 @@ class Counters:
     step: number of updates made.
     origin: checkpoint of the initial parameters, or ''.
     base: hash of these parameters, if a checkpoint holds only adapters of them.
-    teachers: hash of the parameters of all teachers, or ''.
+    teachers: identity of the teachers; see `frozen_weights.hash_teachers`.
     images: images trained on; the batch size may have changed in between.
     unreadable: images that replaced an unreadable one.
     flops: operations of training on `images`.

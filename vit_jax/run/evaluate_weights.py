@@ -197,7 +197,13 @@ def restore(
         'head', *factory.PRETRAINING_ONLY):
       print(escape.line(
           f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
-  return experiment, frozen_weights.with_teacher(experiment, params)
+  params = frozen_weights.with_teacher(experiment, params)
+  if weights.run and weights.is_checkpoint:
+    progress = items.read_config(epath.Path(weights.address) / 'progress')
+    if problem := frozen_weights.changed_teachers(
+        experiment, params, progress.get('teachers', '')):
+      console_lib.print_lines(f'note: {problem}')
+  return experiment, params
 
 
 def evaluate(

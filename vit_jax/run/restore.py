@@ -20,7 +20,6 @@ from etils import epath
 from vit_jax import classes
 from vit_jax import data
 from vit_jax import fields
-from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import types
 from vit_jax.checkpoints import checksums
@@ -92,10 +91,9 @@ def restore_or_init(
         experiment, weights.with_params(params), owner='the checkpoint')[0])
     base = multihost.put(base, experiment.shardings.params)
   state = frozen_weights.add(experiment, restored.state, base)
-  if start.counters.teachers:  # Older runs have none.
-    checksums.check_identity(
-        state.params[objectives.TEACHER], start.counters.teachers,
-        path=' and '.join(each.address for each in experiment.teachers))
+  if problem := frozen_weights.changed_teachers(
+      experiment, state.params, start.counters.teachers):
+    raise UserError(f'{problem} Use the former ones, or another --workdir.')
   return state, dataclasses.replace(start, message='\n'.join(filter(None, [
       *restored.damaged, start.message, line])))
 
@@ -114,8 +112,7 @@ def _init(
     if experiment.config.lora.rank:
       counters.base = checksums.identity(params)
   state = frozen_weights.add(experiment, state)
-  if experiment.teachers:
-    counters.teachers = checksums.identity(state.params[objectives.TEACHER])
+  counters.teachers = frozen_weights.hash_teachers(experiment, state.params)
   return state, Start(counters, message, experiment,
                       examples=_changes_of_data(experiment).examples)
 
@@ -226,7 +223,8 @@ def _changes_metrics(
   if change.path[-1] in ('source', 'val_source') and change.new and (
       files.identity(change.old or '') == files.identity(change.new)):
     return False  # Another spelling of a path.
-  return section == 'objective' or meaning in (fields.MEASURED, fields.BOTH)
+  return meaning in (fields.MEASURED, fields.BOTH) or (
+      section == 'objective' and meaning != fields.FREE)
 
 
 def _forget(

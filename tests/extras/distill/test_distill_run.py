@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -75,7 +76,7 @@ def test_a_run_does_not_resume_with_another_teacher(trained, tmp_path):
   (teacher,) = trained[2].teachers
   other = dataclasses.replace(
       teacher, read=lambda: jax.tree.map(lambda x: x + 1, teacher.read()))
-  with pytest.raises(ValueError, match='holds other weights than when'):
+  with pytest.raises(ValueError, match='not those that the run'):
     run_lib.train(dataclasses.replace(trained[2], teachers=(other,)), resumed)
 
 
@@ -87,6 +88,20 @@ def test_evaluation_reports_the_loss_of_the_training(trained, tmp_path):
   assert found == pytest.approx({
       name: value for name, value in summary['metrics'].items()
       if name.startswith('loss/')}, rel=1e-4)
+
+
+def test_evaluation_notes_another_teacher(trained, capsys):
+  teacher, workdir, *_ = trained
+  model = load_lib.load(teacher, log=None)
+  kept = teacher.rename(teacher.with_name('kept'))
+  try:
+    model.with_params(jax.tree.map(lambda x: x + 1, model.params)).save(teacher)
+    assert main.main(['evaluate', f'--workdir={workdir}',
+                      '--evaluators=loss']) == 0
+  finally:
+    shutil.rmtree(teacher)
+    kept.rename(teacher)
+  assert 'note: The teachers' in capsys.readouterr().out
 
 
 def test_evaluation_of_predictions_needs_no_teacher(trained, capsys):

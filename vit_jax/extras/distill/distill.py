@@ -53,7 +53,7 @@ class DistillConfig(supervised.SupervisedConfig):
       the loss.
   """
   name: Literal['distill'] = 'distill'  # type: ignore[assignment]
-  teacher: str = ''
+  teacher: fields.Free[str] = ''  # Its hash is compared.
   which: types.Which = 'latest'
   targets: Literal['soft', 'hard'] = 'soft'
   temperature: float = 1.0

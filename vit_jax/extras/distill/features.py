@@ -62,9 +62,9 @@ class FeaturesConfig(objective.ObjectiveConfig):
       is the cosine distance.
   """
   name: Literal['distill_features'] = 'distill_features'
-  teachers: tuple[str, ...] = ()
+  teachers: fields.Free[tuple[str, ...]] = ()  # Hashes are compared.
   which: types.Which = 'latest'
-  resolutions: tuple[int, ...] = ()
+  resolutions: fields.Refused[tuple[int, ...]] = ()
   patch_weight: float = 1.0
   smooth_l1: float = 0.1
 
