@@ -108,6 +108,13 @@ def check(experiment: Any) -> None:
     check_metric(experiment, metric, setting=setting)
   for name, section in config.evals.items():
     test = experiment.data_of(name)
+    if section.reports_objective and not all(
+        test.has_field(*field) for field in dataset.fields.items()):
+      raise UserError(
+          f'evals.{name} reads {test.title}, without the outputs of teachers '
+          'that training reads from its data. Prepare these images, too '
+          '(`data prepare --teacher`), with the same teachers and resolution, '
+          'or leave the evaluator out.')
     trained = [dataset, *(
         experiment.open_data(entry.split, entry.source)[0]
         for entry in config.data.mixture
@@ -195,6 +202,7 @@ def build(experiment: Any) -> dict[str, evals.Evaluate]:
       predict=in_batches(functools.partial(predict, flip=section.flip)),
       features=in_batches(functools.partial(features, flip=section.flip)),
       objective=in_batches(experiment.objective),
+      objective_uses_labels=config.objective.uses_labels,
       loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       train_data=dataset, note=experiment.note, grid=grid, model=config.model))

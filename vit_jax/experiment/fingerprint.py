@@ -49,6 +49,7 @@ def check_data(dataset: data.Dataset) -> None:
   coordination.check_equal('data', {
       f'number of examples {what}': count,
       f'number of classes {what}': dataset.num_classes,
+      f'further fields {what}': ','.join(sorted(dataset.fields)),
       f'checksum of the class names {what}': zlib.crc32(
           names.encode(errors='surrogatepass')),
       f'checksum of the examples {what}': zlib.crc32(

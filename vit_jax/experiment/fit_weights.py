@@ -143,7 +143,9 @@ def fit(
   added = [*parts.NOT_IN_MODEL]
   if rules is None:
     rules = config.init
-    if objectives.TEACHER in initial:
+    if objectives.TEACHER in initial or (
+        experiment.dataset.fields  # Stored outputs of a teacher.
+        and objectives.PROJECTOR not in weights.shapes):
       added.append(objectives.PROJECTOR)
   params, rows = adapt_lib.fit(
       weights, initial, config=dataclasses.replace(rules, new=(

@@ -102,6 +102,16 @@ def test_the_teacher_sees_pixels_of_its_range(tmp_path):
         'name': 'distill', 'teacher': str(tmp_path / 'teacher')})
 
 
+def test_the_teacher_sees_its_own_resolution(tmp_path):
+  model = load_lib.create(num_classes=10, resolution=16, **toy.CONFIG['model'])
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, resolution=(12, 12))).save(tmp_path / 'teacher')
+  teacher, = toy.build(objective={
+      'name': 'distill', 'teacher': str(tmp_path / 'teacher')}).teachers
+  assert teacher.resolution == (12, 12)
+  assert teacher.read()['positions'].shape[-2] == 10
+
+
 def test_soft_targets_are_those_of_a_softmax(teacher):
   sigmoid = dataclasses.replace(teacher, preprocess=dataclasses.replace(
       teacher.preprocess, activation='sigmoid'))

@@ -34,6 +34,8 @@ class Operation:
   # The mask of an image 'follows' the operation, also with interpolation
   # 'nearest', or 'stays' as it is; 'none' is an error.
   masks: ClassVar[Literal['follows', 'nearest', 'stays', 'none']] = 'none'
+  # Whether parts of the image may be missing in the result, without a crop.
+  removes_parts: ClassVar[bool] = False
   # Whether images need not be 8-bit grey or RGB.
   any_channels: ClassVar[bool] = False
 

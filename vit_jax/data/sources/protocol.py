@@ -123,6 +123,10 @@ class Metadata:
       return 'regression'
     return 'multi' if self.multi_label else 'single'
 
+  def has_field(self, name: str, field: Any) -> bool:
+    """Whether it has a field with the same description."""
+    return name in self.fields and self.fields[name].doc.desc == field.doc.desc
+
   @property
   def names_or_indices(self) -> tuple[str, ...]:
     """Names of the classes; their indices as text where names are unknown."""

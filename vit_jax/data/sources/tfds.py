@@ -63,7 +63,10 @@ class TfdsSource(protocol.Source):
 
   @functools.cached_property
   def _others(self) -> Any:
-    return _select(self.features, {*self.features} - {*self._skipped})
+    """Decoders of features besides images and outputs of teachers."""
+    return _select(self.features, {
+        name for name in {*self.features} - {*self._skipped}
+        if not name.startswith(protocol.TEACHER)})
 
   def __len__(self) -> int:
     return len(self.records)

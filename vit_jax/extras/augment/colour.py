@@ -100,6 +100,7 @@ class RandomErasing(ops_lib.RandomOp):
     aspect: range of its height / width, whose logarithm is uniform.
   """
   masks: ClassVar = 'stays'
+  removes_parts: ClassVar = True
 
   area: tuple[float, float] = (0.02, 0.4)
   aspect: tuple[float, float] = (0.3, 1 / 0.3)

@@ -71,11 +71,6 @@ class Stored:
 
   def read(self, batch: types.Batch) -> list[Features]:
     """Returns the features of each teacher, from a batch."""
-    if self.name not in batch:
-      raise UserError(
-          'The evaluator objective reads images without the outputs of '
-          f'{self.addresses}, which training reads from its data. {_PREPARE}, '
-          'or leave out the evaluator.')
     vectors, start, found = batch[self.name], 0, list[Features]()
     for teacher in self.teachers:
       found.append({})
@@ -85,6 +80,12 @@ class Stored:
             -1, *shape).astype(jnp.float32)
         start = end
     return found
+
+  @property
+  def side(self) -> str:
+    """The size of the images, as a value of `data.resolution`."""
+    height, width, _ = self.image
+    return f'{height}' if height == width else f'[{height},{width}]'
 
   @property
   def addresses(self) -> str:
@@ -106,10 +107,11 @@ class Stored:
       raise UserError(
           f'The model takes images of {config.image_shape} (height, width, '
           f'channels), but teachers saw the stored images of {self.image}. Use '
-          f'--config.data.resolution={self.image[0]}. {fix}')
+          f'--config.data.resolution={self.side}. {fix}')
     for train in (True, False):
       for op in config.build_ops(train=train):
-        if op.masks != 'stays' and op.least != config.size:
+        if op.removes_parts or (
+            op.masks != 'stays' and op.least != config.size):
           raise UserError(
               f'data.{"train" if train else "eval"}_ops has {op}, which moves '
               'or removes pixels, but the outputs of teachers were computed '

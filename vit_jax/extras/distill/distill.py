@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 import optax
 
 from vit_jax import data
+from vit_jax import exceptions
 from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
@@ -74,7 +75,9 @@ class DistillConfig(supervised.SupervisedConfig):
     fields.check_range(self, 'feature_weight')
 
   def open_teachers(self, open_one: Callable[..., Any]) -> tuple[Any, ...]:
-    return (open_one(self.teacher, self.which),)
+    teacher = open_one(self.teacher, self.which)
+    with exceptions.within(f'The teacher {self.teacher}'):
+      return (teachers.resize(teacher, teacher.preprocess.resolution),)
 
   def metrics(self) -> tuple[objective.Metric, ...]:
     features = (objective.Metric('features', mode='min'),)

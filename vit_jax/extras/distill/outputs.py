@@ -38,6 +38,7 @@ class Outputs:
 
   Attributes:
     stored: declaration of the outputs.
+    batch_size: images that all devices compute together.
   """
 
   def __init__(
@@ -81,7 +82,7 @@ class Outputs:
     whole, self._split = (
         NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), ('batch',)))
     self._params = jax.device_put({objective.TEACHER: read}, whole)
-    self._batch = _BATCH * mesh.size
+    self.batch_size = _BATCH * mesh.size
     self._apply = jax.jit(self._vectors, out_shardings=self._split)
 
   @property
@@ -94,9 +95,9 @@ class Outputs:
   ) -> Float16[np.ndarray, 'images outputs']:
     """Returns the vector of each image; raises if one is not finite."""
     found = []
-    for start in range(0, len(images), self._batch):
-      batch = images[start:start + self._batch]
-      padded = np.zeros((self._batch, *batch.shape[1:]), batch.dtype)
+    for start in range(0, len(images), self.batch_size):
+      batch = images[start:start + self.batch_size]
+      padded = np.zeros((self.batch_size, *batch.shape[1:]), batch.dtype)
       padded[:len(batch)] = batch  # One shape, which is compiled once.
       found.append(np.asarray(self._apply(
           self._params, jax.device_put(padded, self._split)))[:len(batch)])

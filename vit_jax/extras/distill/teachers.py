@@ -61,6 +61,8 @@ def resize(teacher: W, size: tuple[int, int]) -> W:
     UserError: if the size does not divide into patches, or its positions cannot
       be interpolated.
   """
+  if size == teacher.resolution:
+    return teacher
   old, new = map(teacher.config.grid, (teacher.resolution, size))
 
   def read() -> types.Params:

@@ -204,7 +204,7 @@ def unite(
       held_out=any(one.held_out for one in opened.values()), unlabelled=(),
       planned=planned, fields={
           name: field for name, field in first.fields.items()
-          if all(name in one.fields for one in opened.values())},
+          if all(one.has_field(name, field) for one in opened.values())},
       description='; '.join(filter(None, [
           *(one.description for one in opened.values()),
           'test: ' * bool(test) + ' + '.join(
