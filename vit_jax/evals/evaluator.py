@@ -74,6 +74,7 @@ class Context:
       setting); see `models.feature_layers`. `setting` is for messages.
     objective: training objective (params, batch, key, train) -> per-example
       loss and metrics.
+    objective_uses_labels: whether it reads the labels of a batch.
     loss: per-example loss of logits and labels, without label smoothing.
     activation: maps logits to probabilities.
     train_data: training data, with the classes of the model's head.
@@ -97,6 +98,7 @@ class Context:
   open_split: Callable[..., Split]
   grid: tuple[int, int] = (1, 1)
   model: Any = None
+  objective_uses_labels: bool = True
   note: Callable[[str], object] = print
 
   @property

@@ -34,7 +34,10 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
       raise UserError(
           f'{context.where}.flip averages predictions, but the objective '
           'measures the training loss. Leave it out.')
-    split = context.open(self)
+    # Without labels, classes need not be those of the model.
+    split = context.open(self) if context.objective_uses_labels else (
+        context.open_split(
+            self.split, self.source, batch_size=self.batch_size))
 
     def numbered() -> Iterator[dict[str, Any]]:
       for number, batch in enumerate(split.batches()):
