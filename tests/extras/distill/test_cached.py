@@ -17,12 +17,15 @@ from vit_jax import data
 from vit_jax import load
 from vit_jax import objectives
 from vit_jax import run as run_lib
+from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.data import examples
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import build as build_lib
+from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
+from vit_jax.inference import load as load_lib
 
 # The leaf that writes the outputs.
 prepare = pytest.importorskip('vit_jax.extras.curation.prepare')
@@ -114,6 +117,9 @@ def test_crops_depend_on_seed_key_and_number_only(path):
   assert len(fewer & {image.tobytes() for image in images}) == 10
   assert run(path, '--crops=2', '--seed=1', to='seed') == 0
   assert not (rows(opened(path, 'seed'))[0] == images).all((1, 2, 3)).any()
+  assert run(path, '--crops=3', '--set=split=all', to='all') == 0
+  assert [len(opened(path, 'all', name)) for name in ('train', 'test')] == [
+      48, 12]
   # Crops of an image are one group, on one side of a held-out part.
   groups = split_strings.groups(train.source)
   assert (groups[::2] == groups[1::2]).all()
@@ -154,6 +160,7 @@ def test_an_interrupted_command_continues_with_the_next_shard(path, tmp_path):
       raise KeyboardInterrupt
     return outputs(images)
 
+  stop.batch_size = outputs.batch_size
   with pytest.raises(KeyboardInterrupt):
     write(tmp_path / 'a', stop)
   assert prepare.begin(plan(tmp_path / 'a')) == 3
@@ -177,10 +184,18 @@ def test_a_resumed_run_is_exact(path, tmp_path):
       items.read_params(paths.find(one))
       for one in (tmp_path / 'run', resumed)))
   assert main.main(['evaluate', f'--workdir={resumed}']) == 0
+  assert run(path, '--crops=2', '--teacher-resolution=12,8', to='swapped',
+             teacher='second,first') == 0
+  with pytest.raises(ValueError, match='not those that the run started with'):
+    run_lib.train(build(path, 'swapped', total={'steps': 6}, checkpoint={
+        'every': {'steps': 2}, 'keep': 3, 'best': ''}),
+                  toy.copy_at(tmp_path / 'run', tmp_path / 'other', step=2))
 
 
 @pytest.mark.parametrize(('changes', 'words'), [
     ({'data': {'train_ops': OPS}}, 'data.train_ops has InceptionCrop'),
+    ({'data': {'train_ops': [*RESIZE, {'op': 'random_erasing'}]}},
+     'data.train_ops has RandomErasing'),
     ({'data': {'eval_ops': [{'op': 'resize', 'shorter': 10},
                             {'op': 'central_crop'}]}}, 'data.eval_ops has'),
     ({'data': {'resolution': 12}}, '--config.data.resolution=8'),
@@ -204,11 +219,26 @@ def test_both_stages_of_photos_learn_from_stored_outputs(path):
     assert not experiment.teachers
 
 
-def test_evaluation_needs_outputs_of_the_same_teachers(path):
-  experiment = build(path, evals={'held_out': {
-      'name': 'objective', 'source': str(path / 'photos'), 'split': 'test'}})
-  with pytest.raises(ValueError, match='without the outputs of .*first'):
-    experiment.evaluate('held_out', experiment.init_state().params)
+def test_evaluation_needs_outputs_of_the_same_teachers_and_size(path):
+  assert run(path, '--name=large', '--config.data.resolution=12') == 0
+  for source in (str(path / 'photos'), 'large:1.0.0'):
+    with pytest.raises(ValueError, match='held_out.*without the outputs of'):
+      build(path, evals={'held_out': {
+          'name': 'objective', 'source': source, 'split': 'test'}})
+  mixed = data.open_dataset(data.parse({
+      'data_dir': str(path / 'tfds'), 'resolution': 8, 'mixture': [
+          {'source': f'{name}:1.0.0'} for name in ('mine', 'large')]}))
+  assert not mixed.fields
+
+
+def test_a_run_starts_from_weights_without_projections(path):
+  weights = load_lib.create(num_classes=2, resolution=8, **toy.CONFIG['model'])
+  experiment = build(path)
+  state, _ = fit_weights.start(experiment, weights)
+  expected = tree.flatten(weights.params)
+  for name, found in tree.flatten(state.params).items():
+    if not name.startswith(('projector/', 'head/')):
+      np.testing.assert_array_equal(found, expected[name], err_msg=name)
 
 
 def test_other_objectives_ignore_the_outputs(path):
@@ -221,6 +251,7 @@ def test_other_objectives_ignore_the_outputs(path):
     (['--teacher-resolution=8'], '2 teachers, but 1 resolutions'),
     (['--teacher-resolution=a,b'], 'takes pixels, one number'),
     (['--crops=2', '--set=train_ops=[{"op":"resize"}]'], 'needs random'),
+    (['--crops=3', '--splits=test'], "--crops=3 applies to the split 'train'"),
     (['--crops=0'], 'crops must be'), (['--shorter-side=8'], 'exclude each'),
     (['--runner=DirectRunner'], 'Use --runner=local'),
     (['--teacher=', '--no-patches'], 'Add --teacher=ADDRESS'),
@@ -234,4 +265,6 @@ def test_a_teacher_without_patches_needs_the_flag(path, capsys):
   assert run(path, to='resnet', teacher='resnet') == 2
   assert 'Use --no-patches' in capsys.readouterr().err
   assert run(path, '--no-patches', to='resnet', teacher='resnet') == 0
+  assert 'resolution=8 --config.objective.patch_weight=0' in (
+      capsys.readouterr().out)
   build(path, 'resnet', section={'patch_weight': 0})

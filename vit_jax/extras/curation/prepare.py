@@ -7,7 +7,7 @@
 `dataset_info.json` is written last and makes the folder a dataset.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
 import hashlib
@@ -74,8 +74,12 @@ class Plan:
     source, first = f'{self.name}:{self.version}', self.all_shards[0]
     if not first.features.taught:
       return f'--config.data.source={source}'
-    side = first.selection.config.size[0]
-    return f'--config=configs/distil.py:data={source},resolution={side}'
+    height, width = first.selection.config.size
+    return ' '.join(filter(None, [
+        f'--config=configs/distil.py:data={source},resolution={height}',
+        f'--config.data.resolution=[{height},{width}]' * (height != width),
+        '' if first.features.taught.patches else (
+            '--config.objective.patch_weight=0')]))
 
 
 def plan(
@@ -115,7 +119,14 @@ def plan(
     raise UserError(f'{settings["source"]} has no examples.')
   chosen = [schema.check_name(split, nonempty, what='split with examples')
             for split in splits] or nonempty
-  training = _training_splits(config, chosen, settings)
+  training = _training_splits(
+      config, split_strings.names(split_strings.expand_all(
+          config.split, opened.splits)), chosen, settings)
+  if taught and taught.crops > 1 and not training:
+    raise UserError(
+        f'--crops={taught.crops} applies to the split {config.split!r} '
+        f'(data.split), but only {", ".join(chosen)} would be written. Choose '
+        'the split with --set=split=NAME, or remove --crops.')
   selections = {
       split: selection_lib.build(settings['source'], split, {
           key: value for key, value in settings.items()
@@ -271,11 +282,10 @@ def _check_names(name: str, version: str) -> None:
 
 
 def _training_splits(
-    config: data.DataConfig, chosen: Sequence[str],
+    config: data.DataConfig, training: Collection[str], chosen: Sequence[str],
     settings: Mapping[str, Any],
 ) -> list[str]:
   """Returns the written splits whose examples `settings` may select."""
-  training = split_strings.names(config.split)
   found = [split for split in chosen if split in training]
   selecting = sorted(selection_lib.SELECTION_KEYS & settings.keys())
   if selecting and not found:

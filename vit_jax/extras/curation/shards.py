@@ -174,7 +174,9 @@ def write(shard: Shard, outputs: taught_lib.Outputs | None = None) -> None:
           range(shard.first, shard.last),
           functools.partial(_read_records, load, shard),
           errors=(unreadable_lib.UnreadableError,),
-          size=max(1, decode.CHUNK // max(1, shard.crops))):
+          size=max(1, max(
+              decode.CHUNK, outputs.batch_size if outputs else 0) // max(
+                  1, shard.crops))):
         unreadable += [
             unreadable_lib.Unreadable(
                 shard.selection.name, load.dataset.source.key(index),

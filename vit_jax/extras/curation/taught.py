@@ -3,9 +3,9 @@
 A student then trains without running its teachers (`distill_features`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import dataclasses
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,7 +17,14 @@ from vit_jax.data.splits import split_strings
 from vit_jax.exceptions import UserError
 from vit_jax.extras.curation import beam_runner
 
-Outputs = Callable[[np.ndarray], np.ndarray]  # Images to vectors of float16.
+
+@runtime_checkable
+class Outputs(Protocol):
+  """Maps images to vectors of float16."""
+  batch_size: int  # Images that are computed together.
+
+  def __call__(self, images: np.ndarray) -> np.ndarray:
+    """Returns a vector for each image."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Taught:
     length: number of values of an example.
     declaration: teachers and layout of the outputs, as JSON.
     summary: the same for people.
+    patches: whether they include patch features.
     crops: examples of each training image. One has the operations of
       evaluation, more have those of training.
     seed: seed of the crops.
@@ -37,6 +45,7 @@ class Taught:
   length: int
   declaration: str
   summary: str
+  patches: bool = True
   crops: int = 1
   seed: int = 0
 
@@ -96,7 +105,7 @@ def open_outputs(
   taught = Taught(
       stored.name, stored.length, outputs.declaration,
       f'outputs of {stored.describe()} for images of {config.size[0]} x '
-      f'{config.size[1]} pixels', crops, seed)
+      f'{config.size[1]} pixels', patches, crops, seed)
   taught.check_ops(config)
   return taught, outputs
 
