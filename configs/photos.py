@@ -18,9 +18,9 @@ two crops of each photograph are computed once:
         "area": [0.35, 1.0]}, {"op": "flip"}]'
     python main.py --workdir=runs/taught --config.data.data_dir=tfds --config=\
 configs/photos.py:source=photos_taught:1.0.0,objective=distill_features,\
-coarse=1.25,fine=2
+coarse=1.25,fine=2,labelled=4
 
-Images then have 40 pixels, and patches 10 and 5. TEACHER and the accuracy of
+The stage `labelled` adds the loss on the labels with a small weight. Images then have 40 pixels, and patches 10 and 5. TEACHER and the accuracy of
 this run are in docs/distillation.md.
 
 Hardware: 2 CPU cores, 2:12 hours beside other work; without it, 1:20 hours,
@@ -75,10 +75,10 @@ OBJECTIVES = {
 
 def get_config(
     source: str = 'tiny-imagenet-200', test_split: str = 'val',
-    coarse: float = 5.0, fine: float = 5.0, width: int = 128, depth: int = 7,
-    objective: str = 'supervised',
+    coarse: float = 5.0, fine: float = 5.0, labelled: float = 0.0,
+    width: int = 128, depth: int = 7, objective: str = 'supervised',
 ) -> ConfigDict:
-  """Returns the stages `coarse` and `fine`.
+  """Returns the stages `coarse`, `fine` and `labelled`.
 
   Args:
     source: the photographs; see `data.source`.
@@ -86,6 +86,8 @@ def get_config(
       they are the last 2 % of the training split.
     coarse: epochs with large patches; 0 leaves the stage out.
     fine: epochs with small patches.
+    labelled: further epochs of 'distill_features' with labels, too; 0 leaves
+      the stage out.
     width: width of the model; attention heads have 32 channels.
     depth: number of layers.
     objective: 'supervised', or without labels 'distill_features', 'mae' or
@@ -102,6 +104,16 @@ def get_config(
     stages = {
         'coarse': _stage(coarse, how, grid=4, schedule='constant'),
         'fine': {**stages['fine'], 'init': {'stage': 'coarse', 'new': []}}}
+  if labelled:
+    if objective != 'distill_features':
+      raise ValueError(
+          'labelled is a stage of objective=distill_features, but objective is '
+          f'{objective!r}.')
+    stages['labelled'] = _stage(
+        labelled, how, grid=8, schedule='cosine', learning_rate=0.002)
+    stages['labelled'] |= {
+        'init': {'stage': 'fine', 'new': ['head/.*']},
+        'objective': {'label_weight': 0.1, 'label_smoothing': 0.1}}
   return ConfigDict({
       'batch_size': 128,
       'model': {
@@ -130,14 +142,15 @@ def get_config(
 
 def _stage(
     epochs: float, how: Objective, *, grid: int, schedule: str,
+    learning_rate: float = 0.005,
 ) -> dict[str, Any]:
   return {
       'total': {'epochs': epochs},
       'accumulation': grid ** 2 // 8 if how.accumulates else 1,
       'model': {'patch': how.resolution // grid},
       'optimizer': {
-          'name': 'muon', 'learning_rate': 0.005, 'weight_decay': 0.05,
-          'clip_norm': 1.0,
+          'name': 'muon', 'learning_rate': learning_rate,
+          'weight_decay': 0.05, 'clip_norm': 1.0,
           'schedule': {'name': schedule, 'warmup': {'percent': 3}},
       },
   }

@@ -106,7 +106,7 @@ def _open_teacher(
 ) -> Any:
   """Returns a teacher of the objective.
 
-  If the objective uses labels, its classes are those of the dataset.
+  Its classes are those of the dataset, if the objective compares them.
   """
   from vit_jax.weights import adapt
   from vit_jax.weights import open as open_lib
@@ -119,7 +119,7 @@ def _open_teacher(
   data.check_pixels(
       config.data, model.preprocess, owner=f'The teacher {address}')
   note(f'teacher: {model.description}')
-  if config.objective.uses_labels:
+  if config.objective.shares_classes:
     model, line = adapt.match_classes(
         model, dataset.classes, owner='the teacher')
     note(line)

@@ -79,10 +79,10 @@ def load(
   resolution = overrides.pop('resolution', None) if patch else None
   model = model_lib.Model.read_from(open_lib.open_model(
       path, which=which, base=base, log=log, **overrides))
-  objective = model.run.get('objective', {}).get('name')
-  known = objective in registry.available(registry.OBJECTIVES) or (
-      registry.is_target(objective))
-  if known and not objectives.config_type(objective).trains_head():
+  objective = model.run.get('objective', {})
+  known = objective.get('name') in registry.available(
+      registry.OBJECTIVES) or registry.is_target(objective.get('name'))
+  if known and not objectives.parse(objective).trains_head:
     model = _without_head(model)
   elif not model.has_decoder and (
       leaf := registry.optional(registry.THRESHOLDS)):

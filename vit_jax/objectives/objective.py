@@ -165,11 +165,13 @@ class ObjectiveConfig:
   # Whether the head is trained with labels of images, or with masks.
   uses_labels: ClassVar[bool] = False
   uses_masks: ClassVar[bool] = False
+  # Whether teachers must have the classes of the data.
+  shares_classes: ClassVar[bool] = False
 
-  @classmethod
-  def trains_head(cls) -> bool:
+  @property
+  def trains_head(self) -> bool:
     """Whether the head of the model is trained."""
-    return cls.uses_labels or cls.uses_masks
+    return self.uses_labels or self.uses_masks
 
   @property
   def label_loss(self) -> Any:

@@ -131,7 +131,7 @@ def _match_classes(
       'the checkpoint', len(names) or dataset.num_classes, names,
       str(workdir)))
   if dataset.classes.names != experiment.dataset.classes.names:
-    if experiment.config.objective.uses_labels:
+    if experiment.config.objective.shares_classes:
       teachers = tuple(adapt_lib.match_classes(
           teacher, dataset.classes, owner='the teacher')[0]
                        for teacher in teachers)

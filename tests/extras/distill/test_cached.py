@@ -207,9 +207,10 @@ def test_a_run_that_contradicts_the_data_is_an_error(path, changes, words):
     build(path, **changes)
 
 
-def test_both_stages_of_photos_learn_from_stored_outputs(path):
+def test_all_stages_of_photos_learn_from_stored_outputs(path):
   stages = load_config.load(
-      'configs/photos.py:source=mine:1.0.0,objective=distill_features', [
+      'configs/photos.py:source=mine:1.0.0,objective=distill_features,'
+      'labelled=1', [
           f'data.data_dir={path}/tfds', 'data.resolution=8', 'model.patch=4',
           'data.split=train', 'evals.test.split=test', 'batch_size=16'])
   for config in stages.values():

@@ -14,6 +14,7 @@ import pytest
 from tests import random_models
 from tests import toy
 from vit_jax import __main__ as main
+from vit_jax import data
 from vit_jax import load
 from vit_jax import objectives
 from vit_jax import run as run_lib
@@ -44,16 +45,16 @@ def teachers():
   return make_teacher(), make_teacher(side=16, width=6, patch=4)
 
 
-def build(teachers, **section):
+def build(teachers, num_classes=0, **section):
   """Returns the objective, and parameters of everything."""
   config = objectives.parse({
       'name': 'distill_features', 'teachers': ['x'] * len(teachers),
       **section})
   model = config.build_model(
-      factory.parse(STUDENT), image_shape=(16, 16, 3), num_classes=0)
+      factory.parse(STUDENT), image_shape=(16, 16, 3), num_classes=num_classes)
   objective = config.build(objectives.Context(
       model, value_scale=value_scale_lib.ValueScale(0.5, 0.25),
-      teachers=teachers))
+      teachers=teachers, dataset=data.Metadata(num_classes=num_classes)))
   params = random_models.randomize(model, IMAGES, scale=0.5, seed=1)
   added = nn.unbox(objective.extra_params(
       params, KEY, jax.ShapeDtypeStruct(IMAGES.shape, 'uint8')))
@@ -105,6 +106,21 @@ def test_the_loss_equals_its_formula(teachers):
   np.testing.assert_allclose(terms['patches'], patches / 2, rtol=1e-4)
   np.testing.assert_allclose(loss, (pooled + 0.7 * patches) / 2, rtol=1e-4)
   assert sorted(terms) == sorted(objective.metrics)
+
+
+def test_the_loss_of_the_labels_is_added(teachers):
+  objective, _, params = build(
+      teachers, 3, label_weight=0.5, label_smoothing=0.1)
+  batch = {**BATCH, 'label': jnp.asarray([0, 2, 1])}
+  loss, terms = objective(params, batch, KEY)
+  logits = objective._context.apply(params, IMAGES, KEY)['logits']
+  targets = 0.9 * jax.nn.one_hot(batch['label'], 3) + 0.1 / 3
+  labels = -(targets * jax.nn.log_softmax(logits)).sum(-1)
+  np.testing.assert_allclose(
+      loss, terms['pooled'] + terms['patches'] + 0.5 * labels, rtol=1e-5)
+  np.testing.assert_array_equal(
+      terms['accuracy'], logits.argmax(-1) == batch['label'])
+  assert objective.metrics == ('pooled', 'patches', 'accuracy')
 
 
 def test_gradients_reach_the_model_and_the_projections_only(teachers):

@@ -77,7 +77,7 @@ def of_run(
           'mixup': config.data.mixup, 'cutmix': config.data.cutmix,
           **{name: value for name, value in model.items()
              if 'dropout' in name or name == 'stochastic_depth'}},
-      use=_use(workdir, predicts=config.objective.trains_head()))
+      use=_use(workdir, predicts=config.objective.trains_head))
   return f'{card}\n'
 
 

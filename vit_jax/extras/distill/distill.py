@@ -17,7 +17,7 @@ that token, and the loss of the labels is that of the class token (arXiv
 from collections.abc import Callable
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -53,6 +53,8 @@ class DistillConfig(supervised.SupervisedConfig):
     feature_weight: weight of the distance of representations, which is added to
       the loss.
   """
+  shares_classes: ClassVar[bool] = True
+
   name: Literal['distill'] = 'distill'  # type: ignore[assignment]
   teacher: fields.Free[str] = ''  # Its hash is compared.
   which: types.Which = 'latest'

@@ -9,7 +9,9 @@ for the representation r and the patch tokens s of the model, those u and v of a
 teacher, and learned projections W, b and V, c of each teacher. The cosine
 distance is cos(x, y) = 1 - x.y / |x| |y|, and smoothL1 the mean over components
 of d^2 / 2 where |d| < 1, else |d| - 1/2. The grid of the teacher is resized to
-that of the model. No labels are used, and teachers may have other classes.
+that of the model. Teachers may have other classes than the data. With a
+`label_weight`, the cross-entropy of the labels is added with this weight;
+without it, no labels are used.
 
 This is AM-RADIO (arXiv 2312.06709, equations 2 and 3 with beta = 0.1; section 4
 resizes the teacher's grid, too), with three differences. The sum over teachers
@@ -32,7 +34,6 @@ import optax
 from vit_jax import data
 from vit_jax import exceptions
 from vit_jax import fields
-from vit_jax import metrics
 from vit_jax import types
 from vit_jax.exceptions import UserError
 from vit_jax.extras.distill import cached
@@ -40,6 +41,7 @@ from vit_jax.extras.distill import teachers as teachers_lib
 from vit_jax.models import feature_layers
 from vit_jax.models import model_config
 from vit_jax.objectives import objective
+from vit_jax.objectives import supervised
 
 Vectors = Float[Array, 'batch *grid outputs']
 POOLED, PATCHES = cached.POOLED, cached.PATCHES
@@ -60,6 +62,9 @@ class FeaturesConfig(objective.ObjectiveConfig):
       weight 1. 0 for models or teachers without patches.
     smooth_l1: share of the smooth L1 distance in the loss on patches; the rest
       is the cosine distance.
+    label_weight: weight of the loss on the labels, which is added and trains
+      the head; 0 needs no labels.
+    label_smoothing: that of the loss on the labels; see `SupervisedConfig`.
   """
   name: Literal['distill_features'] = 'distill_features'
   teachers: fields.Free[tuple[str, ...]] = ()  # Hashes are compared.
@@ -67,6 +72,8 @@ class FeaturesConfig(objective.ObjectiveConfig):
   resolutions: fields.Refused[tuple[int, ...]] = ()
   patch_weight: float = 1.0
   smooth_l1: float = 0.1
+  label_weight: float = 0.0
+  label_smoothing: float = 0.0
 
   def __post_init__(self):
     if self.resolutions and len(self.resolutions) != len(self.teachers):
@@ -77,6 +84,12 @@ class FeaturesConfig(objective.ObjectiveConfig):
     fields.check_range(self, 'resolutions', low=1)
     fields.check_range(self, 'patch_weight')
     fields.check_range(self, 'smooth_l1', most=1)
+    fields.check_range(self, 'label_weight')
+    fields.check_range(self, 'label_smoothing', end=1)
+
+  @property
+  def uses_labels(self) -> bool:  # type: ignore[override]
+    return self.label_weight > 0
 
   def with_labels(self, dataset: data.Dataset) -> data.Dataset:
     return dataset  # With the outputs of teachers.
@@ -131,12 +144,22 @@ class FeaturesConfig(objective.ObjectiveConfig):
       feature_layers.check_has_tokens(
           model, PATCHES, instead='--config.objective.patch_weight=0')
 
+  @property
+  def features(self) -> tuple[str, ...]:
+    """Names of the features that are learned."""
+    return (POOLED, PATCHES) if self.patch_weight else (POOLED,)
+
+  @property
+  def labelled(self) -> supervised.SupervisedConfig:
+    """Loss on the labels."""
+    return supervised.SupervisedConfig(label_smoothing=self.label_smoothing)
+
   def metrics(self) -> tuple[objective.Metric, ...]:
-    names = [POOLED, *[PATCHES] * bool(self.patch_weight)]
-    return tuple(objective.Metric(name, mode='min') for name in names)
+    terms = (objective.Metric(name, mode='min') for name in self.features)
+    return *terms, *self.labelled.metrics() * self.uses_labels
 
   def without_teacher(self) -> objective.ObjectiveConfig:
-    return _Untaught()
+    return _Untaught(label_weight=self.label_weight)
 
   def build_model(
       self, model: model_config.ModelConfig, *,
@@ -183,7 +206,8 @@ class FeatureLoss(objective.Objective):
   """Loss of a model with teachers.
 
   Its metrics are its terms, means over teachers: 'pooled', the cosine distance
-  of representations, and 'patches', unless they have no weight.
+  of representations, and 'patches', unless they have no weight. With
+  `label_weight`, there are those of `Supervised`, too.
   """
 
   def __init__(
@@ -191,7 +215,11 @@ class FeatureLoss(objective.Objective):
       stored: cached.Stored | None = None):
     """Initialises the loss; `stored` outputs replace those of teachers."""
     self._config, self._context, self._stored = config, context, stored
-    self.metrics = metrics.names(config.metrics())
+    self._labelled = supervised.Supervised(
+        config.labelled, context) if config.uses_labels else None
+    self.features = config.features
+    self.metrics = self.features + (
+        self._labelled.metrics if self._labelled else ())
 
   def extra_params(
       self, params: types.Params, key: PRNGKeyArray,
@@ -208,13 +236,13 @@ class FeatureLoss(objective.Objective):
         for number, teacher in enumerate(teachers)}}, batch)
     if not targets:
       return {}
-    own = jax.eval_shape(self._own, nn.unbox(params), batch['image'], None)
+    own, _ = jax.eval_shape(self._own, nn.unbox(params), batch['image'], None)
     projections = {
         str(number): {
             name: _projection(
                 jax.random.fold_in(jax.random.fold_in(key, number), kind),
                 own[name].shape[-1], theirs[name].shape[-1])
-            for kind, name in enumerate(self.metrics)}
+            for kind, name in enumerate(self.features)}
         for number, theirs in enumerate(targets)}
     return {objective.PROJECTOR: projections, **(
         {objective.TEACHER: teachers_lib.params(teachers)} if teachers else {})}
@@ -224,8 +252,8 @@ class FeatureLoss(objective.Objective):
       train: bool = True,
   ) -> objective.Losses:
     targets = self.targets(params, batch)
-    own = self._own(params, batch['image'], key, train=train)
-    terms = {name: jnp.zeros(len(batch['image'])) for name in self.metrics}
+    own, logits = self._own(params, batch['image'], key, train=train)
+    terms = {name: jnp.zeros(len(batch['image'])) for name in self.features}
     for number, taught in enumerate(targets):
       for name, layer in params[objective.PROJECTOR][str(number)].items():
         share = self._config.smooth_l1 if name == PATCHES else 0.0
@@ -236,16 +264,21 @@ class FeatureLoss(objective.Objective):
     loss = terms[POOLED]
     if PATCHES in terms:
       loss += self._config.patch_weight * terms[PATCHES]
+    if self._labelled:
+      labels, found = self._labelled.measure(logits, batch['label'])
+      loss += self._config.label_weight * labels
+      terms |= found
     return loss, terms
 
   def _own(
       self, params: types.Params, images: objective.Images,
       key: PRNGKeyArray | None, **options: Any,
-  ) -> cached.Features:
-    """Returns the features of the model."""
+  ) -> tuple[cached.Features, jax.Array]:
+    """Returns the features and the logits of the model."""
+    outputs = self._context.apply(params, images, key, **options)
     return self._features(
-        self._context.apply(params, images, key, **options),
-        self._context.model.config, images.shape[1:3])
+        outputs, self._context.model.config, images.shape[1:3]), (
+            outputs['logits'])
 
   def targets(
       self, params: types.Params, batch: types.Batch) -> list[cached.Features]:
@@ -270,7 +303,7 @@ class FeatureLoss(objective.Objective):
       size: tuple[int, ...],
   ) -> cached.Features:
     found = {POOLED: outputs['representation'].astype(jnp.float32)}
-    if PATCHES in self.metrics:
+    if PATCHES in self.features:
       found[PATCHES] = feature_layers.extract(
           outputs['tokens'], PATCHES, config,
           grid=config.grid((size[0], size[1])))

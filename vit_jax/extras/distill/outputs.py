@@ -114,7 +114,7 @@ class Outputs:
     targets = self._loss.targets(params, {'image': scale.to_unit(images)})
     return jnp.concatenate([
         target[name].reshape(len(images), -1)
-        for target in targets for name in self._loss.metrics],
+        for target in targets for name in self._loss.features],
                            axis=1).astype(jnp.float16)
 
   def _open(self, address: str, which: Any) -> Any:

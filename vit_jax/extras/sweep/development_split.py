@@ -84,7 +84,7 @@ def mode(config: config_lib.Config, metric: str) -> str:
   found = config_lib.metric_mode(config, metric, setting='sweep.metric')
   name = metric.split('/')[0]
   section = config.evals[name]
-  if not config.objective.trains_head() and not section.reports_objective and (
+  if not config.objective.trains_head and not section.reports_objective and (
       section.uses_head):
     raise UserError(
         f'sweep.metric is {metric!r}, but the objective '
