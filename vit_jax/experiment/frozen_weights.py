@@ -66,8 +66,10 @@ def changed_teachers(
     experiment: parts.Experiment, params: types.Params, trained: str) -> str:
   """Says that a run was trained with other teachers; '' if it was not.
 
-  `trained` is the hash of those of the run; '' is unknown.
+  `trained` is the hash of those of the run; '' is unknown. An evaluation may
+  need no teachers.
   """
-  return '' if trained in ('', hash_teachers(experiment, params)) else (
+  found = hash_teachers(experiment, params)
+  return '' if found == trained or '' in (found, trained) else (
       'The teachers, or their stored outputs, are not those that the run '
       'started with: their weights have changed.')
