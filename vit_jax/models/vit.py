@@ -56,7 +56,7 @@ class ViTConfig(model_config.ModelConfig):
       with attention dropout, 'plain' is used anyway.
     remat: what the backward pass recomputes: 'none'; 'attention' weights,
       norms, GELU and dropout, 0.5 % of the operations; 'dots' (all except
-      matrix products with parameters); or 'full', 22 % (docs/measurements.md).
+      matrix products with parameters); or 'full', 22 % (docs/plans.md).
     unroll: layers per scan iteration; `depth` unrolls all.
   """
   name: Literal['vit'] = switch('vit')

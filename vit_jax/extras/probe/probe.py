@@ -52,10 +52,10 @@ class ProbeConfig(evaluator.EvaluatorConfig):
     train_split: images that probes are fitted to and chosen on; must not
       overlap with `split`. Each host keeps their features: 1.2 GB for 50,000
       images at width 768. 'auto' as for `knn`.
-    layers: features of the 'last' block, or of the last four, 'concatenated' or
+    layers: features of the 'last' layer, or of the last four, 'concatenated' or
       their 'mean'.
     pooling: the class token ('cls'), the 'average' of the patches, or 'both':
-      class tokens of these layers and the average of the last block. A model
+      class tokens of these layers and the average of the last layer. A model
       without a class token has 'average' only.
     penalties: weights of the L2 penalty, relative to the mean loss.
   """
