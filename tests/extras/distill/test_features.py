@@ -123,6 +123,15 @@ def test_the_loss_of_the_labels_is_added(teachers):
   assert objective.metrics == ('pooled', 'patches', 'accuracy')
 
 
+@pytest.mark.parametrize(('several', 'loss'), [
+    (False, 'softmax'), (True, 'sigmoid')])
+def test_the_loss_of_the_labels_is_saved_with_a_run(several, loss):
+  section = {'name': 'distill_features', 'teachers': ['x'], 'label_weight': 1.0}
+  resolved = objectives.parse(section).resolve(
+      data.Metadata(num_classes=3, multi_label=several))
+  assert resolved.loss == resolved.label_loss == loss
+
+
 def test_gradients_reach_the_model_and_the_projections_only(teachers):
   objective, _, params = build(teachers[:1])
   grads = tree.flatten(jax.jit(jax.grad(lambda p: objective(

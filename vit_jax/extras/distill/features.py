@@ -64,7 +64,8 @@ class FeaturesConfig(objective.ObjectiveConfig):
       is the cosine distance.
     label_weight: weight of the loss on the labels, which is added and trains
       the head; 0 needs no labels.
-    label_smoothing: that of the loss on the labels; see `SupervisedConfig`.
+    loss, label_smoothing: those of the loss on the labels; see
+      `SupervisedConfig`.
   """
   name: Literal['distill_features'] = 'distill_features'
   teachers: fields.Free[tuple[str, ...]] = ()  # Hashes are compared.
@@ -73,6 +74,7 @@ class FeaturesConfig(objective.ObjectiveConfig):
   patch_weight: float = 1.0
   smooth_l1: float = 0.1
   label_weight: float = 0.0
+  loss: Literal['auto', 'softmax', 'sigmoid', 'mse', 'mae', 'huber'] = 'auto'
   label_smoothing: float = 0.0
 
   def __post_init__(self):
@@ -95,6 +97,8 @@ class FeaturesConfig(objective.ObjectiveConfig):
     return dataset  # With the outputs of teachers.
 
   def resolve(self, dataset: data.Metadata) -> 'FeaturesConfig':
+    if self.uses_labels:
+      self = dataclasses.replace(self, loss=self.labelled.resolve(dataset).loss)
     stored = cached.find(dataset)
     if stored:
       return self._with(stored)
@@ -152,14 +156,19 @@ class FeaturesConfig(objective.ObjectiveConfig):
   @property
   def labelled(self) -> supervised.SupervisedConfig:
     """Loss on the labels."""
-    return supervised.SupervisedConfig(label_smoothing=self.label_smoothing)
+    return supervised.SupervisedConfig(
+        loss=self.loss, label_smoothing=self.label_smoothing)
 
   def metrics(self) -> tuple[objective.Metric, ...]:
     terms = (objective.Metric(name, mode='min') for name in self.features)
     return *terms, *self.labelled.metrics() * self.uses_labels
 
+  @property
+  def label_loss(self) -> str:
+    return self.loss
+
   def without_teacher(self) -> objective.ObjectiveConfig:
-    return _Untaught(label_weight=self.label_weight)
+    return _Untaught(label_weight=self.label_weight, loss=self.loss)
 
   def build_model(
       self, model: model_config.ModelConfig, *,
