@@ -128,15 +128,18 @@ def test_a_damaged_shard_is_an_error(tmp_path):
     foreign.load(tmp_path, {'num_heads': 2})
 
 
-def test_a_remote_folder_is_copied_once(tmp_path, monkeypatch, cached_files):
+def test_a_remote_folder_is_copied_once_for_each_version(
+    tmp_path, monkeypatch):
   monkeypatch.setattr(open_file.atomic_files, 'is_remote', lambda path: True)
   folder = tmp_path / 'model'
   folder.mkdir()
-  for text in ('{}', 'another'):
-    (folder / 'config.json').write_text(text)
-    copy = open_file.local(epath.Path(folder))
-    assert (copy / 'config.json').read_text() == '{}'
-  assert cached_files() == [copy / 'config.json']
+  copies = []
+  for text in ('{}', '{}', 'another'):
+    if not copies or text != '{}':
+      (folder / 'config.json').write_text(text)
+    copies.append(open_file.local(epath.Path(folder)))
+    assert (copies[-1] / 'config.json').read_text() == text
+  assert copies[0] == copies[1] != copies[2]
 
 
 def test_a_file_of_a_folder_that_cannot_be_read_is_not_left_out(

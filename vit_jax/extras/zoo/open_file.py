@@ -75,10 +75,13 @@ def local(path: epath.PathLike) -> pathlib.Path:
   path = epath.Path(path)
   if not atomic_files.is_remote(path):
     return pathlib.Path(path)
-  target = download.cache_folder(os.fspath(path))
   with download.explained(os.fspath(path)):
     # `is_dir` would be False, and a file left out, if a bucket fails.
-    files = [file for file in path.iterdir() if not file.stat().is_directory]
+    files = {file: stat for file in path.iterdir()
+             if not (stat := file.stat()).is_directory}
+  # A changed folder is another one.
+  target = download.cache_folder(os.fspath(path) + repr(sorted(
+      (file.name, stat.length, stat.mtime) for file, stat in files.items())))
   for file in files:
     if not (target / file.name).exists():
       download.download(os.fspath(file), target / file.name)

@@ -44,6 +44,13 @@ PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 RESAMPLE: Mapping[int, resize_lib.Method] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
 
+
+def activation(config: Mapping[str, Any]) -> str:
+  """Returns the activation that `problem_type` declares; '' for none."""
+  return next((name for name, problem in PROBLEM_TYPES.items()
+               if problem == config.get('problem_type')), '')
+
+
 def recognises(config: Mapping[str, Any]) -> bool:
   """Whether a config.json is from transformers or the family 'scratch'."""
   return 'model_type' in config or 'hidden_size' in config
@@ -87,9 +94,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   result.preprocess |= {ours: tuple(inner[f'norm_{ours}'])
                         for ours in ('mean', 'std') if f'norm_{ours}' in inner}
   result.model |= _gelu(inner, found)
-  for activation, problem in PROBLEM_TYPES.items():
-    if config.get('problem_type') == problem:
-      result.preprocess['activation'] = activation
+  if found_activation := activation(config):
+    result.preprocess['activation'] = found_activation
   labels = config.get('id2label') or {}
   architectures = config.get('architectures') or (
       ('Classification',) if found.family == 'huggingface' else ())

@@ -15,6 +15,7 @@ from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import declared
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
+from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.configs import timm_naflex
 from vit_jax.extras.zoo.families import families as lineages
@@ -85,6 +86,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
       inner.get('labels'))
   if labels:
     result.preprocess['labels'] = declared.class_names(labels)
+  if activation := huggingface.activation(config):
+    result.preprocess['activation'] = activation
   pool = arguments.get('global_pool', config.get('global_pool'))
   if naflex:
     arguments.pop('img_size', None)  # The grid of positions is another.

@@ -6,6 +6,7 @@ from typing import Any
 from vit_jax.data import preprocessing
 from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm_architectures
 from vit_jax.extras.zoo.configs import timm_arguments
@@ -26,6 +27,8 @@ def config_json(model: weights_lib.Weights) -> dict[str, Any]:
           'input_size': [3, *preprocess.resolution],
           'mean': list(preprocess.mean), 'std': list(preprocess.std),
           **_resize_and_crop(preprocess)}}
+  if problem := huggingface.PROBLEM_TYPES.get(preprocess.activation):
+    result['problem_type'] = problem  # For Transformers, which opens it, too.
   if preprocess.labels:
     result['label_names'] = list(preprocess.labels)
   if not isinstance(config, vit_config.BackboneConfig):
