@@ -122,7 +122,7 @@ def _fetch_settings(url: str, path: pathlib.Path) -> None:
     download(url, path)
     untrusted.read_json(path)
   except FileNotFoundError:
-    pass
+    path.unlink(missing_ok=True)  # Of an earlier file.
   except (OSError, UserError) as error:
     path.unlink(missing_ok=True)
     raise UserFileError(

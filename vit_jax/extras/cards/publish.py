@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -90,9 +91,15 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
   return model_card.for_hub(
       text or model_card.of_weights(
           args.push, f'{tree.num_elements(model.params):,} parameters, '
-          f'{model.image_size}. Converted from {args.source}.',
+          f'{model.image_size}. Converted from {_public(args.source)}.',
           predicts=predicts),
       library='timm', licence=args.licence)
+
+
+def _public(address: str) -> str:
+  """Returns an address without local folders, which cards do not reveal."""
+  return address if '://' in address else os.path.basename(
+      os.path.normpath(address))
 
 
 def _licence_text(args: argparse.Namespace) -> str:

@@ -45,7 +45,8 @@ def merged(weights: weights_lib.Weights, *, base: str) -> weights_lib.Weights:
   def read() -> types.Params:
     try:
       found = open_lib.open(
-          address, num_heads=getattr(weights.config, 'num_heads', 0))
+          address, which=section.which,
+          num_heads=getattr(weights.config, 'num_heads', 0))
       params = found.read()
       checksums.check_identity(params, progress.get('base', ''), path=address)
     except (FileNotFoundError, UserError) as error:

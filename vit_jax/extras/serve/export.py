@@ -102,7 +102,8 @@ def read(path: str | os.PathLike, *, form: str) -> Run:
 def difference(model: model_lib.Model, run: Run, images: Images) -> float:
   """Returns the largest absolute difference of logits, or of features.
 
-  The model is evaluated in float32 on preprocessed images.
+  Of the outputs of a regression, it is relative to the largest, if that is
+  above 1. The model is evaluated in float32 on preprocessed images.
   """
   expected, actual = in_float32(model)(images), run(images)
   name = OUTPUTS[0] if model.config.num_classes else OUTPUTS[1]
@@ -111,7 +112,8 @@ def difference(model: model_lib.Model, run: Run, images: Images) -> float:
     raise UserError(
         f'The exported model returns {name} of shape {list(got.shape)}, but '
         f'the original {list(want.shape)}.')
-  return float(np.abs(want - got).max())
+  largest = np.abs(want).max() if model.preprocess.activation == 'none' else 1
+  return float(np.abs(want - got).max() / max(1, largest))
 
 
 def _forward(
