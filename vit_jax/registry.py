@@ -206,6 +206,8 @@ SPLASH = 'vit_jax.extras.tpu_kernels.splash'
 LAYER_DECAY = 'vit_jax.extras.optimizers.layer_decay:multipliers'
 # Translates sections `model` of earlier versions.
 EARLIER = 'vit_jax.extras.zoo.earlier'
+# Translates sections `data` of earlier versions.
+EARLIER_DATA = 'vit_jax.extras.earlier_data'
 # Says why a name of an earlier version is refused.
 ENDED = 'vit_jax.extras.zoo.removed:sentence'
 

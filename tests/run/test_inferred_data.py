@@ -49,7 +49,7 @@ LOSSES = {'numbers': 'mse', 'several': 'sigmoid'}
 @pytest.mark.skipif(not leaves.has(registry.SUGGESTIONS), reason='no leaf')
 @pytest.mark.slow
 @pytest.mark.parametrize(('kind', 'target'), [
-    # A section with `auto` is that of class folders: `data.earlier`.
+    # A section with `auto` is that of class folders: `extras.earlier_data`.
     ('table', 'auto'), ('folders', 'auto'), ('tar', 'auto'),
     ('numbers', 'regression'), ('several', 'multi')])
 def test_a_run_of_inferred_data_resumes_with_the_pasted_flags(

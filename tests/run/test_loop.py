@@ -215,6 +215,23 @@ def test_without_a_best_metric_a_run_needs_no_best_checkpoint(base, workdir):
   assert summary['steps'] == 40 and not summary['best']
 
 
+def test_a_forgotten_best_checkpoint_is_deleted(base, workdir):
+  train(scripted(base, best='', begin=5), workdir)
+  assert paths.find(workdir, which='auto').name == '40'
+
+
+def test_a_best_checkpoint_that_a_killed_run_replaced_is_forgotten(
+    base, tmp_path, capsys):
+  with pytest.raises(Killed):
+    train(scripted(base, losses=[3.0, 2.5, 2.6, 2.0], fail={4: Killed()}),
+          tmp_path)
+  assert paths.find(tmp_path, which='best').name == '16'
+  summary = train(scripted(base, losses=[2.9] * 11, begin=3), tmp_path)
+  assert summary['steps'] == 40 and not summary['best']
+  assert 'of step 8, was replaced' in ' '.join(capsys.readouterr().out.split())
+  assert paths.find(tmp_path, which='auto').name == '40'
+
+
 def with_evaluator(experiment, name, **changes):
   """Returns the experiment with other settings of an evaluator."""
   config = experiment.config
@@ -279,6 +296,8 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
   summary = train(scripted(base, patience=2, begin=4), tmp_path)
   for key in ('steps', 'stopped_early', 'images', 'flops', 'best'):
     assert summary[key] == stopped[1][key]
+  progress = items.read_config(paths.find(tmp_path) / 'progress')
+  assert progress['evaluated'] == 20 and progress['best_evals']
 
 
 def test_cost_counts_images_at_changing_batch_sizes(

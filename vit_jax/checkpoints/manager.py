@@ -104,6 +104,7 @@ class Checkpoints:
       self, state: types.TrainState, *, config: Mapping[str, Any],
       progress: Mapping[str, Any], labels: Sequence[str] = (),
       examples: Mapping[str, Any] | None = None, which: str = paths.LATEST,
+      again: bool = False,
   ) -> None:
     """Starts writing `state`; returns once it is copied from the devices.
 
@@ -115,6 +116,7 @@ class Checkpoints:
       examples: the examples that it was trained on, if known, as plain data.
       which: 'latest', or 'best' for the model only, which replaces the previous
         best.
+      again: whether a checkpoint of this step is replaced.
 
     Raises:
       errors.StorageError: if this or the previous save failed.
@@ -122,7 +124,7 @@ class Checkpoints:
     step, arrays = int(state.step), _model(state)
     manager, other = self._latest, self._best
     if which == paths.LATEST:
-      if step == self._step:
+      if step == self._step and not again:
         return  # The end of the run and a signal may save the same step.
       self._step = step
       arrays['training'] = _training(state)
@@ -214,6 +216,15 @@ class Checkpoints:
         params=restored['params'], average=restored.get('average'),
         **restored['training'])
     return Restored(state, restored['progress'], restored['config'], examples)
+
+  def holds_another_best(self, step: int) -> bool:
+    """Whether the best checkpoint is of another step."""
+    return bool({*self._best.all_steps()} - {step})
+
+  def delete_best(self) -> None:
+    """Deletes the best checkpoint, if there is one."""
+    for step in self._best.all_steps():
+      self._best.delete(step)
 
   def load_best(
       self, abstract: types.TrainState, *, step: int) -> types.Params:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from vit_jax import fields
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax.data import earlier
 from vit_jax.data import mixture as mixture_lib
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.images import decode
@@ -276,4 +276,6 @@ class DataConfig:
 
 def parse(section: Mapping[str, Any]) -> DataConfig:
   """Parses the section `data`, also of earlier versions; see `DataConfig`."""
-  return schema.parse(DataConfig, earlier.translate(section), where='data')
+  earlier = registry.optional(registry.EARLIER_DATA)
+  return schema.parse(DataConfig, earlier.translate(
+      section) if earlier else section, where='data')

@@ -93,7 +93,7 @@ class Counters:
     sign = 1 if mode == 'max' else -1
     if math.isfinite(value) and (
         self.best is None or sign * value > sign * self.best):
-      self.best, self.best_step = value, self.step
+      self.best, self.best_step, self.best_evals = value, self.step, {}
       self.unimproved = self.unimproved_steps = 0
     else:
       self.unimproved += 1

@@ -104,6 +104,13 @@ def run_due(
   if is_finished(experiment, counters):
     if counters.best_step == counters.step:
       counters.best_evals = dict(row)
+    elif counters.best_step is not None and checkpoints.holds_another_best(
+        counters.best_step):
+      # A killed run had replaced it, and this one took other steps since.
+      reason += (f'\nThe best checkpoint, of step {counters.best_step:,}, was '
+                 'replaced before an interruption: the last one counts.')
+      counters.forget_best()
+      checkpoints.delete_best()
     elif counters.best_step is not None:
       counters.best_evals = run([*config.evals], _best_params(
           experiment, state, checkpoints, step=counters.best_step))

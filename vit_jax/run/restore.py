@@ -24,7 +24,6 @@ from vit_jax import registry
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
-from vit_jax.data import earlier as earlier_data
 from vit_jax.data.sources import files
 from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
@@ -196,7 +195,7 @@ def _earlier_config(
   It is parsed, so that settings added since then get their defaults.
   """
   saved, section = dict(restored.config), experiment.config.data
-  if saved.get('data', {}).get('target') == earlier_data.AUTO:
+  if saved.get('data', {}).get('target') == 'auto':
     # What was inferred then is declared now; the examples are compared.
     saved['data'] = {**saved['data'], 'target': section.target,
                      'table': vars(section.table)}

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 
 from vit_jax import atomic_files
 from vit_jax import exceptions
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.data import earlier
 from vit_jax.data import preprocessing
 from vit_jax.exceptions import UserError
 from vit_jax.models import factory
@@ -47,7 +47,8 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     sums = items.read_checksums(step)
     run = items.read_config(step / 'config')
     checksums.check(sums, {'config': run})
-    if 'data' in run:
+    if 'data' in run and (
+        earlier := registry.optional(registry.EARLIER_DATA)):
       run['data'] = earlier.declare(run['data'], items.read_config(
           step / 'progress').get('label_kind', ''))
     shapes = jax.tree.map(
