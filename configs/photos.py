@@ -20,8 +20,9 @@ two crops of each photograph are computed once:
 configs/photos.py:source=photos_taught:1.0.0,objective=distill_features,\
 coarse=1.25,fine=2,labelled=4
 
-The stage `labelled` adds the loss on the labels with a small weight. Images then have 40 pixels, and patches 10 and 5. TEACHER and the accuracy of
-this run are in docs/distillation.md.
+The stage `labelled` adds the loss on the labels with a small weight. Images
+then have 40 pixels, and patches 10 and 5. TEACHER and the accuracy of this run
+are in docs/distillation.md.
 
 Hardware: 2 CPU cores, 2:12 hours beside other work; without it, 1:20 hours,
 estimated from 370 and 155 images/s. Accuracy on the 10,000 validation images,
