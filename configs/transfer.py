@@ -150,7 +150,8 @@ def frozen(dataset: str, name: str, counts: list[int]) -> dict[str, Any]:
       'data': {'source': dataset},
       'optimizer': {'frozen': [r'(?!head/).*']},
       'evals': {**probe, 'test': {
-          'name': 'fewshot', 'shots': counts, 'batch_size': 128,
+          'name': 'fewshot', 'shots': counts, 'allow_fewer': True,
+          'batch_size': 128,
           'classifiers': ['linear', 'ridge', 'knn']}},
       'sweep': {'grid': {}, 'seeds': 1, 'report': {
           **{f'{name}/{method}/{count or "all"}':

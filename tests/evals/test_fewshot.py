@@ -102,6 +102,15 @@ def test_classifiers_share_samples_and_all_images_are_one_sample(toy):
   assert 0.4 < got['linear_all_shot'] < 1
 
 
+def test_small_classes_are_used_whole_if_the_section_allows_it(toy):
+  images, labels = examples(12)
+  train, *_ = sample(toy, images[5:], labels[5:], count=12, seeds=1)
+  with pytest.raises(ValueError, match='10 images of each class'):
+    evaluate(toy, train, examples(9), seeds=1, shots=[10])
+  got = evaluate(toy, train, examples(9), seeds=1, shots=[10], allow_fewer=True)
+  assert 0.25 < got['10_shot'] < 1
+
+
 def test_a_linear_probe_holds_out_whole_groups(toy, monkeypatch):
   class Grouped(in_memory.Numbers):
     def groups_of(self, indices):
@@ -113,8 +122,10 @@ def test_a_linear_probe_holds_out_whole_groups(toy, monkeypatch):
   train = dataclasses.replace(train, dataset=dataclasses.replace(
       train.dataset, source=Grouped(len(images))))
   found, fit = [], fewshot.logistic_regression
-  monkeypatch.setattr(fewshot, 'logistic_regression', lambda x, y, held_out: (
-      found.append((held_out, y)), fit(x, y, held_out=held_out))[1])
+  monkeypatch.setattr(
+      fewshot, 'logistic_regression', lambda x, y, held_out, after_fit: (
+          found.append((held_out, y)),
+          fit(x, y, held_out=held_out, after_fit=after_fit))[1])
   for shots in (0, 4):
     evaluate(toy, train, examples(3), shots=[shots], seeds=1,
              classifiers=['linear'])

@@ -56,6 +56,8 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
       `shots` neighbours.
     seeds: number of random samples of images, whose accuracies are averaged.
     penalty: weight of the L2 penalty; the default is big_vision's.
+    allow_fewer: whether classes with fewer images are used whole, in place of
+      an error.
   """
   name: Literal['fewshot'] = 'fewshot'
   train_split: str = 'train'
@@ -63,6 +65,7 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
   classifiers: tuple[Literal['ridge', 'linear', 'knn'], ...] = ('ridge',)
   seeds: int = 3
   penalty: float = 2.0 ** 10
+  allow_fewer: bool = False
 
   fit_field: ClassVar[str] = 'train_split'
 
@@ -110,7 +113,7 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
           chosen = (ranks >= 0) & (ranks < (count or ALL))
           predictions = _predict(
               self, classifier, train_features, chosen, ranks % 5 == 4, groups,
-              test_features.values, shots=count)
+              test_features.values, shots=count, after_fit=on_batch)
           found.append(np.mean(test_features.labels == predictions))
           on_batch()
         metric = _metric(classifier, count)
@@ -137,7 +140,8 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
           f'{context.where}: {train.dataset.title} has no examples of some of '
           f'the {train.dataset.num_classes} classes, which could never be '
           'predicted. Use a larger train_split.')
-    possible = tuple(s for s in shots if s <= smallest or 0 in shots)
+    possible = tuple(
+        s for s in shots if s <= smallest or 0 in shots or self.allow_fewer)
     if possible == shots:
       return shots
     if self.shots:
@@ -164,6 +168,7 @@ def _predict(
     held_out: Bool[np.ndarray, 'examples'],
     groups: UInt64[np.ndarray, 'examples'] | None,
     queries: Float[np.ndarray, 'queries width'], *, shots: int,
+    after_fit: evaluator.OnBatch,
 ) -> Int[np.ndarray, 'queries']:
   """Returns the classes of queries, predicted from the chosen images.
 
@@ -182,7 +187,8 @@ def _predict(
   fitted = (
       linear_model.RidgeClassifier(alpha=config.penalty, fit_intercept=False)
       .fit(standardise(values), labels) if classifier == 'ridge' else
-      logistic_regression(standardise(values), labels, held_out=held_out))
+      logistic_regression(standardise(values), labels, held_out=held_out,
+                          after_fit=after_fit))
   blocks = np.array_split(queries, -(-len(queries) // _BLOCK_ROWS))
   return np.concatenate(
       [fitted.predict(standardise(block)) for block in blocks])
@@ -211,6 +217,7 @@ def logistic_regression(
     x: Float64[np.ndarray, 'examples width'],
     labels: Int[np.ndarray, 'examples'], *,
     held_out: Bool[np.ndarray, 'examples'],
+    after_fit: evaluator.OnBatch = lambda: None,
 ) -> linear_model.LogisticRegression:
   """Returns the regression with the penalty that is best on held-out examples.
 
@@ -221,10 +228,17 @@ def logistic_regression(
     x: standardised features.
     labels: their classes.
     held_out: examples for the selection; the others have all classes.
+    after_fit: called after each penalty.
   """
-  penalty, train = LINEAR_PENALTIES[0], (x[~held_out], labels[~held_out])
-  if held_out.any():
-    penalty = min(LINEAR_PENALTIES, key=lambda p: sklearn_metrics.log_loss(
-        labels[held_out], unfitted(p, len(train[0])).fit(*train).predict_proba(
-            x[held_out]), labels=np.unique(labels)))
+  train = x[~held_out], labels[~held_out]
+
+  def loss(penalty: float) -> float:
+    found = unfitted(penalty, len(train[0])).fit(*train)
+    after_fit()
+    return sklearn_metrics.log_loss(
+        labels[held_out], found.predict_proba(x[held_out]),
+        labels=np.unique(labels))
+
+  penalty = min(LINEAR_PENALTIES, key=loss) if held_out.any() else (
+      LINEAR_PENALTIES[0])
   return unfitted(penalty, len(x)).fit(x, labels)

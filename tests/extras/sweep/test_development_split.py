@@ -7,7 +7,9 @@ import pytest
 
 from tests import pictures
 from tests import toy
+from vit_jax import data
 from vit_jax.experiment import config as config_lib
+from vit_jax.extras.sweep import config as sweep_config
 from vit_jax.extras.sweep import development_split
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import sweep as sweep_lib
@@ -35,6 +37,23 @@ def test_the_default_metric_is_one_that_is_measured(
   result = sweep_lib.run(sweep, tmp_path)
   assert result['best']['name'] == f'learning_rate={best}'
   assert len(training.names) == 4
+
+
+@pytest.mark.parametrize(('changes', 'metric'), [
+    ({'objective': {'name': 'segmentation'}}, 'dev/mean_iou'),
+    ({'evals': {'test': {'name': 'regression'}}}, 'dev/r2'),
+    ({'evals': {'knn': {'name': 'knn'}},
+      'checkpoint': {'stop_below': [['knn/feature_rank', 0.5]]}},
+     'dev/accuracy')])
+def test_the_metric_of_a_grid_run_fits_its_head(changes, metric, monkeypatch):
+  config = config_lib.resolve(toy.config(**changes))
+  found = development_split.development_config(
+      config, sweep_config.SweepConfig(grid={'batch_size': (8,)}))
+  targets = ('a', 'b') if 'r2' in metric else ()
+  monkeypatch.setattr(data, 'open_dataset', lambda *_, **__: data.Metadata(
+      num_classes=10, targets=targets))
+  assert development_split.default_metric(found) == metric
+  assert not found.checkpoint.stop_below
 
 
 def test_the_default_metric_of_missing_data_comes_from_the_table():

@@ -134,6 +134,21 @@ def test_means_are_over_all_panels():
   found = means(tasks_lib.cells(
       tasks, done(0.1, ['digits_5', 'shapes_5', 'digits_all'])))
   assert found == {('fine-tuned', '5'): pytest.approx(0.6)}
+  uneven = done(0.1, ['digits_5', 'shapes_5'])
+  uneven['digits_5']['final']['runs']['another'] = dict.fromkeys(
+      tasks['digits_5'].section.report.values(), 0.3)
+  mean = tasks_lib.cells(tasks, uneven)[-1]
+  assert (mean['mean'], mean['std']) == (pytest.approx(0.65), None)
+
+
+def test_a_reported_metric_that_the_data_lack_is_an_error_before_training(
+    tmp_path, training):
+  tasks = plan(
+      'datasets=shapes,images=all,methods=fine-tuned',
+      'data.shapes={"label": "multi", "num_examples": 100}')
+  with pytest.raises(ValueError, match="sweep.report is 'test/accuracy'"):
+    next(tasks_lib.run(tasks, tmp_path))
+  assert not training.names
 
 
 def test_flags_take_precedence_over_tasks_which_keep_their_changes(tmp_path):

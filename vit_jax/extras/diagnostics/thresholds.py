@@ -102,6 +102,10 @@ def _check_storable(
     raise UserError(
         '--store-thresholds needs one evaluator roc, but there are '
         f'{", ".join([name, *others])}. Select one by --evaluators={name}.')
+  if config.evals[name].flip:
+    raise UserError(
+        '--store-thresholds stores those of images as `predict` sees them, but '
+        f'evals.{name}.flip averages mirror images. Leave one of them out.')
   if not weights.is_checkpoint or (
       weights.settings.get('labels') == weights_lib.GIVEN):
     raise UserError(

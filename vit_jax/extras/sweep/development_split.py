@@ -37,6 +37,8 @@ def overrides(
   kind = {}
   if any(section.name == 'regression' for section in config.evals.values()):
     kind = {'name': 'regression'}
+  elif config.objective.uses_masks:
+    kind = {'name': 'segmentation_head'}
   elif not config.objective.uses_labels:
     # An untrained head cannot rank settings.
     kind = {'name': 'objective'}
@@ -55,6 +57,9 @@ def development_config(
   if plain['checkpoint']['best'].split('/')[0] not in changes['evals']:
     # The grid run lacks the evaluator of the best checkpoint.
     plain['checkpoint'] |= {'best': '', 'patience': None}
+  plain['checkpoint']['stop_below'] = [
+      (metric, fraction) for metric, fraction in plain['checkpoint'][
+          'stop_below'] if metric.split('/')[0] in changes['evals']]
   return config_lib.resolve(config_lib.merge({**plain, 'evals': {}}, changes))
 
 
@@ -71,7 +76,7 @@ def default_metric(config: config_lib.Config) -> str:
     return f'{name}/accuracy'
   section = config.evals[name]
   # Other evaluators need no data to know their metrics.
-  if section.name not in ('auto', 'classification'):
+  if section.name not in ('auto', 'classification', 'regression'):
     return f'{name}/{section.metrics_on(data.Metadata(num_classes=0))[0]}'
   dataset = data.open_dataset(
       config.data, split=section.split,

@@ -147,6 +147,8 @@ def _is_free(
   """
   where, section, *_ = *change.path, ''
   return where == 'config' and section not in ('evals', 'init') and (
+      # They choose the checkpoint that is measured.
+      change.path[2:] not in (('best',), ('patience',), ('stop_below',))) and (
       fields.on_change(config, change.path[1:]) == fields.FREE)
 
 

@@ -39,9 +39,11 @@ def open_runs(
   if sweep.section.soup != 'none':
     soup.check(sweep)
   # Without a grid, there is one point and nothing to select.
-  experiments = _build_grid(sweep, workdir, _not_diverged(result)) if (
-      sweep.section.grid) else runs.build(
-          sweep.with_seeds('final', sweep.config), workdir)
+  if sweep.section.grid:
+    experiments = _build_grid(sweep, workdir, _not_diverged(result))
+  else:
+    experiments = runs.build(sweep.with_seeds('final', sweep.config), workdir)
+    _check_report(sweep, next(iter(experiments.values()), None))
   return functools.partial(_run, sweep, workdir, result, experiments)
 
 
@@ -119,6 +121,7 @@ def _build_grid(
     final = runs.build({name: point.config}, workdir)[name]
     evaluators_lib.check_metric(
         experiment, sweep.section.metric, setting='sweep.metric')
+    _check_report(sweep, final)
     # Comparing data may be slow, and most grid fields do not change the data.
     key = repr((experiment.config.data, experiment.config.evals,
                 final.config.evals))
@@ -126,6 +129,14 @@ def _build_grid(
       development_split.check_disjoint(experiment, final)
     checked.add(key)
   return experiments
+
+
+def _check_report(
+    sweep: grid_lib.Sweep, final: build_lib.Experiment | None) -> None:
+  """Raises unless a final run measures the metrics of the table."""
+  for metric in sweep.section.report.values():
+    if final is not None:
+      evaluators_lib.check_metric(final, metric, setting='sweep.report')
 
 
 def _run_final(

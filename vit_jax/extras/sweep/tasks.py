@@ -4,7 +4,7 @@ Each task is a sweep in WORKDIR/tasks/NAME, with its own selection and files.
 """
 
 import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -54,14 +54,15 @@ def cells(
   """Returns the cells of the table, by panel, and their means over panels.
 
   A deviation is over runs, or over the samples of one run. A mean over panels
-  is given once each panel has the cell; its deviation is over seeds.
+  is given once each panel has the cell; its deviation is over seeds, if all
+  have as many. Metrics that are not numbers have no mean.
   """
   found = []
   for name, task in done.items():
     for label, metric in tasks[name].section.report.items():
       metrics = list(task['final']['runs'].values())
       values = [each[metric] for each in metrics]
-      statistics = runs.mean_and_std(values)
+      statistics = runs.mean_and_std(values if None not in values else ())
       if len(values) == 1:
         statistics['std'] = metrics[0].get(f'{metric}_std')
       panel, row, column = label.split('/')
@@ -76,6 +77,16 @@ def cells(
   for cell in found:
     groups.setdefault(f'{cell["row"]}/{cell["column"]}', []).append(cell)
   return found + [
-      {**group[0], 'task': None, 'panel': MEAN, **runs.mean_and_std(
-          np.mean([cell['runs'] for cell in group], axis=0).tolist())}
+      {**group[0], 'task': None, 'panel': MEAN, **_mean(group)}
       for name, group in groups.items() if len(group) == totals[name] > 1]
+
+
+def _mean(group: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+  """Returns mean and deviation over panels."""
+  means = [cell['mean'] for cell in group]
+  if None in means:
+    return runs.mean_and_std(())
+  if len({len(cell['runs']) for cell in group}) > 1:
+    return {**runs.mean_and_std(means), 'std': None}
+  return runs.mean_and_std(
+      np.mean([cell['runs'] for cell in group], axis=0).tolist())
