@@ -263,6 +263,14 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
           weights=moved)
 
 
+def test_a_run_interpolates_positions_as_its_initial_weights(
+    base, workdir, tmp_path):
+  weights = dataclasses.replace(open_lib.open(workdir), positions='cubic')
+  with pytest.raises(Killed):
+    train(scripted(base, fail={3: Killed()}), tmp_path, weights=weights)
+  assert open_lib.open(tmp_path).positions == 'cubic'
+
+
 @pytest.mark.parametrize(('changes', 'words'), [
     ({'seed': 1}, r'(?s)is finished, with a different config. Set a longer '
      r'checkpoint.patience.*seed: 0 -> 1'),

@@ -37,6 +37,7 @@ class Counters:
     step: number of updates made.
     origin: checkpoint of the initial parameters, or ''.
     base: hash of these parameters, if a checkpoint holds only adapters of them.
+    positions: interpolation of position embeddings of these parameters, or ''.
     teachers: identity of the teachers; see `frozen_weights.hash_teachers`.
     images: images trained on; the batch size may have changed in between.
     unreadable: images that replaced an unreadable one.
@@ -57,6 +58,7 @@ class Counters:
   step: int = 0
   origin: str = ''
   base: str = ''
+  positions: str = ''
   teachers: str = ''
   images: int = 0
   unreadable: int = 0

@@ -107,6 +107,7 @@ def _init(
     message = f'Starting from random parameters (seed {seed}).'
   else:
     params, counters.origin = weights.read(), weights.address
+    counters.positions = weights.positions
     state, message = fit_weights.start(experiment, weights.with_params(params))
     if experiment.config.lora.rank:
       counters.base = checksums.identity(params)

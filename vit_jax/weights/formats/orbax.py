@@ -47,10 +47,10 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     sums = items.read_checksums(step)
     run = items.read_config(step / 'config')
     checksums.check(sums, {'config': run})
-    if 'data' in run and (
-        earlier := registry.optional(registry.EARLIER_DATA)):
-      run['data'] = earlier.declare(run['data'], items.read_config(
-          step / 'progress').get('label_kind', ''))
+    # Of a run; `save` writes none.
+    progress = items.read_config(step / 'progress') if 'data' in run else {}
+    if progress and (earlier := registry.optional(registry.EARLIER_DATA)):
+      run['data'] = earlier.declare(run['data'], progress.get('label_kind', ''))
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
         items.read_shapes(step / item))
@@ -59,9 +59,11 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
   with exceptions.within(f'The config of the checkpoint {step}'):
     section = {f.name: run[f.name] for f in dataclasses.fields(
         declared.Metadata) if f.name in run}
+    # The method of a run, by default that of its initial weights.
     if method := schema.check_section(
-        run.get('init', {}), where='config.init').get('positions'):
-      section['positions'] = method  # Of a run; `save` has no section init.
+        run.get('init', {}), where='config.init').get(
+            'positions') or progress.get('positions'):
+      section['positions'] = method
     found = schema.parse(
         declared.Metadata, section, where='config').parse('its config')
     preprocess = found.preprocess
