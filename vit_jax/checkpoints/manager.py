@@ -104,7 +104,6 @@ class Checkpoints:
       self, state: types.TrainState, *, config: Mapping[str, Any],
       progress: Mapping[str, Any], labels: Sequence[str] = (),
       examples: Mapping[str, Any] | None = None, which: str = paths.LATEST,
-      again: bool = False,
   ) -> None:
     """Starts writing `state`; returns once it is copied from the devices.
 
@@ -116,7 +115,6 @@ class Checkpoints:
       examples: the examples that it was trained on, if known, as plain data.
       which: 'latest', or 'best' for the model only, which replaces the previous
         best.
-      again: whether a checkpoint of this step is replaced.
 
     Raises:
       errors.StorageError: if this or the previous save failed.
@@ -124,7 +122,7 @@ class Checkpoints:
     step, arrays = int(state.step), _model(state)
     manager, other = self._latest, self._best
     if which == paths.LATEST:
-      if step == self._step and not again:
+      if step == self._step:
         return  # The end of the run and a signal may save the same step.
       self._step = step
       arrays['training'] = _training(state)

@@ -190,8 +190,6 @@ class _Run:
       self._checkpoints.delete_best()  # It is forgotten, or found again.
     if self._counters.evaluated != self._step:
       self._evaluate()  # Interrupted before the restart.
-      if self._is_finished():
-        self._write_checkpoint(again=True)  # With the metrics.
     in_flight: collections.deque[jax.Array] = collections.deque()
     with contextlib.closing(self._experiment.batches(
         start_step=self._step,
@@ -275,8 +273,7 @@ class _Run:
     self._report(f'evaluating {name}')
     self._stop.check()
 
-  def _write_checkpoint(
-      self, which: str = paths.LATEST, *, again: bool = False) -> None:
+  def _write_checkpoint(self, which: str = paths.LATEST) -> None:
     self._report('starting a checkpoint')
     health.assert_finite(self._state.metrics['non_finite'], self._state.params)
     self._update_counters()
@@ -284,7 +281,7 @@ class _Run:
     with self._clock.paused():
       self._checkpoints.save(
           frozen_weights.without(self._experiment, self._state), which=which,
-          again=again, config=config_lib.to_plain(self._config),
+          config=config_lib.to_plain(self._config),
           progress={**dataclasses.asdict(self._counters),
                     'label_kind': self._experiment.dataset.kind},
           labels=self._experiment.dataset.classes.names,
