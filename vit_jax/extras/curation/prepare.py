@@ -7,7 +7,7 @@
 `dataset_info.json` is written last and makes the folder a dataset.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
 import hashlib
@@ -119,14 +119,17 @@ def plan(
     raise UserError(f'{settings["source"]} has no examples.')
   chosen = [schema.check_name(split, nonempty, what='split with examples')
             for split in splits] or nonempty
-  training = _training_splits(
-      config, split_strings.names(split_strings.expand_all(
-          config.split, opened.splits)), chosen, settings)
-  if taught and taught.crops > 1 and not training:
+  training = [split for split in chosen if split in split_strings.names(
+      split_strings.expand_all(config.split, opened.splits))]
+  selecting = [
+      *(f'data.{key}' for key in sorted(
+          selection_lib.SELECTION_KEYS & settings.keys())),
+      *([f'--crops={taught.crops}'] if taught and taught.crops > 1 else ())]
+  if selecting and not training:
     raise UserError(
-        f'--crops={taught.crops} applies to the split {config.split!r} '
-        f'(data.split), but only {", ".join(chosen)} would be written. Choose '
-        'the split with --set=split=NAME, or remove --crops.')
+        f'{selecting[0]} applies to the split {config.split!r} (data.split), '
+        f'but only {", ".join(chosen)} would be written. Choose the split with '
+        f'--set=split=NAME, or remove {selecting[0]}.')
   selections = {
       split: selection_lib.build(settings['source'], split, {
           key: value for key, value in settings.items()
@@ -279,21 +282,6 @@ def _check_names(name: str, version: str) -> None:
         f'case letters, digits and _, as TFDS requires; got {name!r}.')
   if not re.fullmatch(r'\d+\.\d+\.\d+', version):
     raise UserError(f'--version must be like 1.0.0; got {version!r}.')
-
-
-def _training_splits(
-    config: data.DataConfig, training: Collection[str], chosen: Sequence[str],
-    settings: Mapping[str, Any],
-) -> list[str]:
-  """Returns the written splits whose examples `settings` may select."""
-  found = [split for split in chosen if split in training]
-  selecting = sorted(selection_lib.SELECTION_KEYS & settings.keys())
-  if selecting and not found:
-    raise UserError(
-        f'data.{selecting[0]} applies to the split {config.split!r} '
-        f'(data.split), but only {", ".join(chosen)} would be written. Choose '
-        f'the split with --set=split=NAME, or remove data.{selecting[0]}.')
-  return found
 
 
 def _describe(

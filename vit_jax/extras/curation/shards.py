@@ -163,6 +163,7 @@ def write(shard: Shard, outputs: taught_lib.Outputs | None = None) -> None:
   from array_record.python import array_record_module
   load = examples.LoadExample(
       shard.selection.open(), shard.selection.config, train=shard.crops > 1)
+  read_together = max(decode.CHUNK, outputs.batch_size if outputs else 0)
   num_bytes = 0
   unreadable: list[unreadable_lib.Unreadable] = []
   written: list[int] = []
@@ -174,9 +175,7 @@ def write(shard: Shard, outputs: taught_lib.Outputs | None = None) -> None:
           range(shard.first, shard.last),
           functools.partial(_read_records, load, shard),
           errors=(unreadable_lib.UnreadableError,),
-          size=max(1, max(
-              decode.CHUNK, outputs.batch_size if outputs else 0) // max(
-                  1, shard.crops))):
+          size=max(1, read_together // max(1, shard.crops))):
         unreadable += [
             unreadable_lib.Unreadable(
                 shard.selection.name, load.dataset.source.key(index),
