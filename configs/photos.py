@@ -111,9 +111,8 @@ def get_config(
       raise ValueError(
           'labelled is a stage of objective=distill_features, but objective is '
           f'{objective!r}.')
-    stages['labelled'] = _stage(
-        labelled, how, grid=8, schedule='cosine', learning_rate=0.002)
-    stages['labelled'] |= {
+    stages['labelled'] = {
+        **_stage(labelled, how, grid=8, schedule='cosine', learning_rate=0.002),
         'init': {'stage': 'fine', 'new': ['head/.*']},
         'objective': {'label_weight': 0.1, 'label_smoothing': 0.1}}
   return ConfigDict({

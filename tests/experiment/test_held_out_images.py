@@ -39,14 +39,12 @@ def test_every_spelling_of_the_training_folder_is_its_held_out_part(
 
 
 def test_an_objective_without_labels_is_measured_on_any_classes(folder):
-  experiment = toy.build(
-      objective={'name': 'masked_patch'}, data={'channels': 3},
-      evals={'test': {'name': 'objective', 'source': str(folder)}})
+  evals = {'test': {'name': 'objective', 'source': str(folder)}}
+  experiment = toy.build(objective={'name': 'masked_patch'}, evals=evals)
   params = experiment.init_state(random=True).params
   assert experiment.evaluate('test', params).metrics['loss'] > 0
   with pytest.raises(ValueError, match='other classes than the model'):
-    toy.build(data={'channels': 3},
-              evals={'test': {'name': 'objective', 'source': str(folder)}})
+    toy.build(evals=evals)
 
 
 def test_a_name_is_not_a_folder_of_that_name():

@@ -107,8 +107,9 @@ def run_due(
     elif counters.best_step is not None and checkpoints.holds_another_best(
         counters.best_step):
       # A killed run had replaced it, and this one took other steps since.
-      reason += (f'\nThe best checkpoint, of step {counters.best_step:,}, was '
-                 'replaced before an interruption: the last one counts.')
+      reason = f'{reason}\n'.lstrip() + (
+          f'The best checkpoint, of step {counters.best_step:,}, was replaced '
+          'before an interruption: the last one counts.')
       counters.forget_best()
       checkpoints.delete_best()
     elif counters.best_step is not None:

@@ -174,8 +174,9 @@ def test_an_interrupted_command_continues_with_the_next_shard(path, tmp_path):
 
 @pytest.mark.slow  # It trains a model.
 def test_a_resumed_run_is_exact(path, tmp_path):
-  experiment = build(path, total={'steps': 6}, checkpoint={
-      'every': {'steps': 2}, 'keep': 3, 'best': ''})
+  settings = {'total': {'steps': 6}, 'checkpoint': {
+      'every': {'steps': 2}, 'keep': 3, 'best': ''}}
+  experiment = build(path, **settings)
   summary = run_lib.train(experiment, tmp_path / 'run')
   assert summary['metrics']['held_out/examples'] == 4
   resumed = toy.copy_at(tmp_path / 'run', tmp_path / 'resumed', step=2)
@@ -187,8 +188,7 @@ def test_a_resumed_run_is_exact(path, tmp_path):
   assert run(path, '--crops=2', '--teacher-resolution=12,8', to='swapped',
              teacher='second,first') == 0
   with pytest.raises(ValueError, match='not those that the run started with'):
-    run_lib.train(build(path, 'swapped', total={'steps': 6}, checkpoint={
-        'every': {'steps': 2}, 'keep': 3, 'best': ''}),
+    run_lib.train(build(path, 'swapped', **settings),
                   toy.copy_at(tmp_path / 'run', tmp_path / 'other', step=2))
 
 

@@ -143,9 +143,8 @@ def test_means_are_over_all_panels():
 
 def test_a_reported_metric_that_the_data_lack_is_an_error_before_training(
     tmp_path, training):
-  tasks = plan(
-      'datasets=shapes,images=all,methods=fine-tuned',
-      'data.shapes={"label": "multi", "num_examples": 100}')
+  tasks = plan('datasets=shapes,images=all,methods=fine-tuned',
+               'data.shapes={"label": "multi", "num_examples": 100}')
   with pytest.raises(ValueError, match="sweep.report is 'test/accuracy'"):
     next(tasks_lib.run(tasks, tmp_path))
   assert not training.names

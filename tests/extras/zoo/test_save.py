@@ -18,15 +18,15 @@ def test_a_note_names_the_epsilons_of_a_network_in_timm(tmp_path):
   assert dataclasses.replace(config, variant='R+Ti/16') == model.config
 
 
-@pytest.mark.parametrize('activation', ['softmax', 'sigmoid', 'none'])
-def test_config_json_says_what_logits_are(tmp_path, activation):
+@pytest.mark.parametrize(('activation', 'problem'), [
+    ('softmax', None), ('sigmoid', 'multi_label_classification'),
+    ('none', 'regression')])
+def test_config_json_says_what_logits_are(tmp_path, activation, problem):
   model = vit_jax.create('Ti/16', depth=1, num_classes=3, resolution=32)
   model = dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, activation=activation))
   model.save(tmp_path / 'x', form='timm')
   config = json.loads((tmp_path / 'x' / 'config.json').read_text())
-  assert config.get('problem_type', '') == {
-      'sigmoid': 'multi_label_classification', 'none': 'regression'}.get(
-          activation, '')
+  assert config.get('problem_type') == problem
   found = foreign.load(tmp_path / 'x', metadata=False)
   assert found.preprocess.activation == activation

@@ -97,17 +97,18 @@ class FeaturesConfig(objective.ObjectiveConfig):
     return dataset  # With the outputs of teachers.
 
   def resolve(self, dataset: data.Metadata) -> 'FeaturesConfig':
-    if self.uses_labels:
-      self = dataclasses.replace(self, loss=self.labelled.resolve(dataset).loss)
+    resolved = dataclasses.replace(
+        self, loss=self.labelled.resolve(dataset).loss
+    ) if self.uses_labels else self
     stored = cached.find(dataset)
     if stored:
-      return self._with(stored)
+      return resolved._with(stored)
     if not self.teachers:
       raise UserError(
           'distill_features needs the weights of teachers: '
           '--config.objective.teachers=PATH, or several with commas. Or train '
           'on data with their outputs: `data prepare --teacher=PATH`.')
-    return self
+    return resolved
 
   def _with(self, stored: cached.Stored) -> 'FeaturesConfig':
     """Returns the section for stored outputs; raises if it contradicts."""

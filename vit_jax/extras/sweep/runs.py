@@ -29,6 +29,10 @@ from vit_jax.training import health
 T = TypeVar('T')
 
 RESULT, RUNS = 'sweep.json', 'runs'
+# Settings of the checkpoint that is measured. A run may change them.
+_CHOOSING = tuple(('config', 'checkpoint', name) for name in (
+    'best', 'patience', 'stop_below'))
+
 
 def build(
     configs: Mapping[str, config_lib.Config], workdir: epath.Path,
@@ -147,8 +151,7 @@ def _is_free(
   """
   where, section, *_ = *change.path, ''
   return where == 'config' and section not in ('evals', 'init') and (
-      # They choose the checkpoint that is measured.
-      change.path[2:] not in (('best',), ('patience',), ('stop_below',))) and (
+      tuple(change.path) not in _CHOOSING) and (
       fields.on_change(config, change.path[1:]) == fields.FREE)
 
 

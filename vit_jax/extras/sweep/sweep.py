@@ -43,7 +43,8 @@ def open_runs(
     experiments = _build_grid(sweep, workdir, _not_diverged(result))
   else:
     experiments = runs.build(sweep.with_seeds('final', sweep.config), workdir)
-    _check_report(sweep, next(iter(experiments.values()), None))
+    for experiment in experiments.values():
+      _check_report(sweep, experiment)
   return functools.partial(_run, sweep, workdir, result, experiments)
 
 
@@ -131,12 +132,10 @@ def _build_grid(
   return experiments
 
 
-def _check_report(
-    sweep: grid_lib.Sweep, final: build_lib.Experiment | None) -> None:
+def _check_report(sweep: grid_lib.Sweep, final: build_lib.Experiment) -> None:
   """Raises unless a final run measures the metrics of the table."""
   for metric in sweep.section.report.values():
-    if final is not None:
-      evaluators_lib.check_metric(final, metric, setting='sweep.report')
+    evaluators_lib.check_metric(final, metric, setting='sweep.report')
 
 
 def _run_final(
