@@ -53,11 +53,13 @@ def test_a_name_is_not_a_folder_of_that_name():
   assert config.own_source('./digits') == './digits'
 
 
-@pytest.mark.parametrize(('split', 'noted'), [
-    ('train', False), ('train[:50%]', False), ('all', True),
-    ('train + test', True)])
-def test_measuring_on_training_images_is_noted(folder, split, noted, capsys):
-  build(folder, {'test': {'split': 'test'}}, split=split)
+@pytest.mark.parametrize(('split', 'measured', 'noted'), [
+    ('train', 'test', False), ('all', 'test', True),
+    ('train + test', 'test', True), ('train[:50%]', 'train[50%:]', False),
+    ('train[:50%]', 'train[40%:]', True), ('train', 'train[50%:]', True)])
+def test_measuring_on_training_images_is_noted(
+    folder, split, measured, noted, capsys):
+  build(folder, {'test': {'split': measured}}, split=split)
   assert ('evals.test measures on images that are trained on' in printed(
       capsys)) == noted
 

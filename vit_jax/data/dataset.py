@@ -97,18 +97,15 @@ class Dataset(protocol.Metadata):
 
     return exceptions.replaced_by(rewrite)
 
-  def contains_split_of(self, other: 'Dataset') -> bool:
-    """Whether this selection has a whole split that `other` has a part of."""
-    return self.name == other.name and not {
-        *split_strings.parts(self.split)}.isdisjoint(
-            split_strings.names(other.split))
-
   def overlaps(self, other: 'Dataset') -> bool:
     """Whether two selections of a dataset share an example, by its key.
 
     Keys of numbered sources include the dataset's name; keys of a folder are
     relative to its path. Data published under two names counts as different.
+    Planned data have no keys.
     """
+    if self.planned or other.planned:
+      return False
     ours, theirs = (
         subsets.hash_keys(
             one.source, prefix=files.identity(one.name) + ' ')

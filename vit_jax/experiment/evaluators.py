@@ -119,7 +119,7 @@ def check(experiment: Any) -> None:
         experiment.open_data(entry.split, entry.source)[0]
         for entry in config.data.mixture
         if config.data.own_source(entry.source) == test.name)]
-    if any(one.contains_split_of(test) for one in trained):
+    if any(one.name == test.name and one.overlaps(test) for one in trained):
       if section.uses_head:
         experiment.note(f'note: evals.{name} measures on images that are '
                         f'trained on: {test.title}')
@@ -130,7 +130,7 @@ def check(experiment: Any) -> None:
           divided=config.data.divided_groups):
         experiment.note(f'note: {line}')
     fit = experiment.fit_data_of(name)
-    if fit and not fit.planned and fit.overlaps(test):
+    if fit and fit.overlaps(test):
       raise UserError(
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
           f'{section.fit_field} {fit.split!r} shares examples with it. Use a '
