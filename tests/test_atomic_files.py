@@ -85,8 +85,7 @@ def test_create_never_overwrites(target, bucket):
         atomic_files.create(target.format(bucket))):
     pass
   (bucket / 'x').unlink()
-  with (pytest.raises(ValueError),
-        atomic_files.create(f'{bucket}/x') as path):
+  with (pytest.raises(ValueError), atomic_files.create(f'{bucket}/x') as path):
     write(path, 'file')
     (bucket / 'x').write_text('precious')
   assert contents(bucket) == {'x': 'precious'}

@@ -109,8 +109,7 @@ def test_a_signal_during_the_imports_ends_with_the_documented_status(
   assert 'Traceback' not in rest
 
 
-def test_sigterm_keeps_its_default_for_commands_that_do_not_resume(
-    monkeypatch):
+def test_sigterm_keeps_its_default_for_commands_that_do_not_resume(monkeypatch):
   found = {}
 
   def run(args):

@@ -163,8 +163,7 @@ def test_a_missing_checkpoint_is_an_error_that_lists_the_folder(tmp_path):
   fails('/pretrain holds no latest')  # The only run is meant.
 
 
-def test_a_partial_checkpoint_is_ignored_and_removed(
-    workdir, tmp_path):
+def test_a_partial_checkpoint_is_ignored_and_removed(workdir, tmp_path):
   run = tmp_path / 'run'
   shutil.copytree(workdir, run)
   latest = epath.Path(run) / 'checkpoints/latest'
@@ -313,8 +312,7 @@ def test_no_flipped_bit_of_a_checkpoint_is_restored(small, tmp_path):
 @pytest.mark.parametrize('missing', [
     'params', 'progress', 'checksums', '_CHECKPOINT_METADATA',
     'training/_METADATA'])
-def test_a_damaged_checkpoint_is_skipped_and_replaced(
-    missing, run):
+def test_a_damaged_checkpoint_is_skipped_and_replaced(missing, run):
   lost = run / 'checkpoints/latest/2' / missing
   lost.rmtree() if lost.is_dir() else lost.unlink()
   target = abstract(new_state(0, average=False))

@@ -186,8 +186,7 @@ def test_hostile_names_are_shown_and_written_as_text(
   assert main.main(['predict', '--model=model', '--output=p.csv', *names]) == 0
   printed = capsys.readouterr().out
   assert set(filter(lambda c: not c.isprintable(), printed)) == {'\n'}
-  for text in (r'\x1b]0;x\x07a\x9b2J.png', r'\x1b[8mant',
-               r'=1+2\nmain.py.png'):
+  for text in (r'\x1b]0;x\x07a\x9b2J.png', r'\x1b[8mant', r'=1+2\nmain.py.png'):
     assert text in printed
   with open('p.csv', newline='') as file:
     rows = list(csv.DictReader(file))

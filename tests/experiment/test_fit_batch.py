@@ -64,8 +64,7 @@ def shrinking(num_microbatches):
   return FakeStep(GIB + 16 * GIB // num_microbatches)
 
 
-def test_the_step_of_a_batch_that_fits_is_compiled_once_and_trained(
-    experiment):
+def test_the_step_of_a_batch_that_fits_is_compiled_once_and_trained(experiment):
   built, step = [], shrinking(1)
   experiment = with_steps(experiment, lambda n: built.append(n) or step)
   fitted = fit_batch.fit(experiment, free_bytes=20 * GIB)

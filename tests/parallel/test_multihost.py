@@ -36,8 +36,7 @@ def test_batch_is_sharded_over_data_and_fsdp():
     ({}, slice(1, 3), ((1, 2), 8)),
     ({}, slice(0, 8), ((0,), 1)),
 ])
-def test_a_process_reads_the_shards_of_its_devices(
-    sizes, process, shards):
+def test_a_process_reads_the_shards_of_its_devices(sizes, process, shards):
   on = mesh(**sizes)
   assert multihost.batch_shards(on, on.devices.flat[process]) == shards
 

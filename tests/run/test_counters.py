@@ -40,8 +40,7 @@ def ends_at(values, patience, *, every=4, mode='min'):
   for value in values:
     counters.step += every
     counters.add_metric(value, mode=mode)
-    if counters.is_out_of_patience(
-        patience, batch_size=1, num_examples=1):
+    if counters.is_out_of_patience(patience, batch_size=1, num_examples=1):
       return counters.step
   return None
 

@@ -166,8 +166,7 @@ def test_all_evaluators_run_on_the_best_checkpoint_at_the_end(stopped):
       'val/loss']
 
 
-def test_a_best_last_checkpoint_is_evaluated_once(
-    base, tmp_path, monkeypatch):
+def test_a_best_last_checkpoint_is_evaluated_once(base, tmp_path, monkeypatch):
   experiment = scripted(
       base, losses=[5 - 0.1 * i for i in range(10)], patience=1)
   monkeypatch.setenv('HOME', str(tmp_path))
@@ -200,8 +199,7 @@ def test_a_run_that_stopped_early_is_finished(base, workdir, capsys):
     assert (workdir / name).read_bytes() == content
 
 
-def test_more_patience_resumes_a_run_that_stopped_early(
-    base, workdir, capsys):
+def test_more_patience_resumes_a_run_that_stopped_early(base, workdir, capsys):
   summary = train(scripted(base, patience=4, begin=5), workdir)
   assert (summary['steps'], summary['stopped_early']) == (28, True)
   assert 'checkpoint.patience: 2 -> 4' in capsys.readouterr().out

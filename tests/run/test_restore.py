@@ -73,8 +73,7 @@ def test_other_classes_are_errors(experiment, tmp_path, call, message):
     call(experiment, tmp_path)
 
 
-def test_a_run_resumes_with_the_classes_of_its_checkpoint(
-    experiment, tmp_path):
+def test_a_run_resumes_with_the_classes_of_its_checkpoint(experiment, tmp_path):
   toy.save(experiment, tmp_path, progress={'origin': 'weights'})
   # TFDS calls classes without names 0, 1, ...
   for same in (DIGITS, None):

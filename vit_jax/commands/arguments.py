@@ -205,7 +205,9 @@ def parse_overrides(
       inner = inner.setdefault(name, {})
       if not isinstance(inner, dict):
         raise UserError(f'{flag}={text}: {name} is {inner!r}, not a section.')
-    inner[last] = schema.convert(value, Any, where=f'{flag}={key}')
+    read = schema.convert(value, Any, where=f'{flag}={key}')
+    # The type of a field decides whether 'none' is one of its values.
+    inner[last] = value if read is None else read
   return result
 
 

@@ -100,15 +100,16 @@ class Dataset(protocol.Metadata):
   def overlaps(self, other: 'Dataset') -> bool:
     """Whether two selections of a dataset share an example, by its key.
 
-    Keys of numbered sources include the dataset's name; keys of a folder are
-    relative to its path. Data published under two names counts as different.
+    Keys of numbered sources include the dataset's name; keys of files are
+    relative to their folder. Data published under two names counts as
+    different.
     Planned data have no keys.
     """
     if self.planned or other.planned:
       return False
     ours, theirs = (
         subsets.hash_keys(
-            one.source, prefix=files.identity(one.name) + ' ')
+            one.source, prefix=files.folder(one.name) + '/')
         for one in (self, other))
     return bool(np.isin(ours, theirs).any())
 

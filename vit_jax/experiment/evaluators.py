@@ -119,7 +119,7 @@ def check(experiment: Any) -> None:
         experiment.open_data(entry.split, entry.source)[0]
         for entry in config.data.mixture
         if config.data.own_source(entry.source) == test.name)]
-    if any(one.name == test.name and one.overlaps(test) for one in trained):
+    if any(one.overlaps(test) for one in trained):
       if section.uses_head:
         experiment.note(f'note: evals.{name} measures on images that are '
                         f'trained on: {test.title}')

@@ -47,8 +47,7 @@ def open_tfds(tmp_path):
       name, data.parse({'data_dir': str(tmp_path)}))
 
 
-def test_images_are_undecoded_and_classes_named(
-    prepare, tmp_path, monkeypatch):
+def test_images_are_undecoded_and_classes_named(prepare, tmp_path, monkeypatch):
   files = ('ILSVRC2012_val_00000002.JPEG', 'ILSVRC2012_val_00000001.JPEG')
   prepare(files=files)
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
@@ -132,16 +131,19 @@ def test_published_test_images_are_not_trained_on(
                       ('jft', ('full[1:]', 'full[:1]'))):
     monkeypatch.setitem(
         known_datasets.DATASETS, name, known_datasets.DatasetFacts(
-            parts=dict(zip(('train', 'test'), parts))))
+            num_classes=9, parts=dict(zip(('train', 'test'), parts))))
   sizes = lambda name: {
       split: len(of) for split, of in open_tfds(name).splits.items()}
   prepare('eurosat/rgb', labels=((0,), (2,)) * 5)
   config = data.parse({'source': 'eurosat/rgb', 'data_dir': str(tmp_path)})
   trained, tested = (data.open_dataset(config, split=s) for s in (None, ''))
   assert (len(trained), len(tested)) == (6, 4) and tested.split == 'test'
+  assert trained.num_classes == 3  # As the files declare, whatever their name.
   assert not trained.overlaps(tested)
   assert tested.source.key(0) == 'eurosat/rgb train 6'
   assert sizes('eurosat') == {'train': 6, 'test': 4}
+  prepare('mine')
+  assert len(data.open_dataset(config, split='', source='mine')) == 2
   prepare('resisc45', splits=('train', 'test'))  # Prepared in two parts.
   assert sizes('resisc45') == {'train': 2, 'test': 2}
   prepare('jft', splits=('full',))

@@ -50,8 +50,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize('layout', LAYOUTS)
-def test_every_layout_is_opened_for_objectives_without_labels(
-    layout, tmp_path):
+def test_every_layout_is_opened_for_objectives_without_labels(layout, tmp_path):
   config = data.parse({'source': str(LAYOUTS[layout](tmp_path))})
   opened = [data.open_dataset(config, split=split)
             for split in ('train', 'all')]

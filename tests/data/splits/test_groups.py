@@ -180,8 +180,7 @@ def divided(names, chosen):
   return {*map(patient, chosen)} & {*map(patient, left)}
 
 
-def test_a_subset_has_whole_groups_but_one_and_is_part_of_larger_ones(
-    tmp_path):
+def test_a_subset_has_whole_groups_but_one_and_is_part_of_larger_ones(tmp_path):
   path, group = write_csv(tmp_path)
   all_names, smaller = names_of(open_split(path, group)), set()
   for count in (1, 7, 20, 50, len(all_names)):

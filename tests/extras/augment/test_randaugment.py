@@ -15,8 +15,7 @@ def _noise(height, width, mode='RGB'):
 
 @pytest.mark.parametrize('name', list(randaugment.GROWING))
 @pytest.mark.parametrize('mode', ['L', 'RGB'])
-def test_size_and_mode_are_kept_and_magnitude_increases_the_change(
-    name, mode):
+def test_size_and_mode_are_kept_and_magnitude_increases_the_change(name, mode):
   y, x = np.mgrid[:32, :32]
   ripple = 20 * np.sin(1.3 * x) * np.cos(1.7 * y)
   image = Image.fromarray((ripple[..., None] + np.stack(

@@ -315,8 +315,7 @@ def pushed(hub, model, tmp_path):
   return model
 
 
-def test_a_converted_folder_has_the_card_with_its_new_path(
-    workdir, tmp_path):
+def test_a_converted_folder_has_the_card_with_its_new_path(workdir, tmp_path):
   assert not convert(workdir, tmp_path / 'hub')
   text = (tmp_path / 'hub' / 'README.md').read_text()
   assert f'--model={tmp_path}/hub photos/' in text
@@ -324,8 +323,7 @@ def test_a_converted_folder_has_the_card_with_its_new_path(
   assert '## Intended use and limits' in text
 
 
-def test_another_checkpoint_lacks_the_metrics_of_the_card(
-    workdir, tmp_path):
+def test_another_checkpoint_lacks_the_metrics_of_the_card(workdir, tmp_path):
   folder = shutil.copytree(workdir, tmp_path / 'run')
   step, = (folder / 'checkpoints/best').iterdir()
   step.rename(step.with_name('1'))

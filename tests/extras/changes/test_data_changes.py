@@ -239,8 +239,7 @@ def test_a_finished_run_keeps_its_metrics(run):
 @pytest.mark.parametrize(('target', 'rows', 'edit'), [
     ('multi', ['a|b', 'b|c', 'c', 'a'], 'a'),
     ('regression', ['0.5', '1.5', '2.5', ''], '0.25')])
-def test_edited_labels_of_every_kind_are_counted(
-    tmp_path, target, rows, edit):
+def test_edited_labels_of_every_kind_are_counted(tmp_path, target, rows, edit):
   def examples(first):
     table = own_data.write_table(tmp_path, 'path,label,split', [
         f'{i}.png,{label},{split}' for i, label in enumerate([first, *rows])

@@ -178,6 +178,7 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
     (['--name=My-Photos'], 'lower-case letters'),
     (['--version=1'], 'like 1.0.0'),
     (['--splits=tets'], "Did you mean 'test'?"),
+    (['--set=split=train[:50%]'], 'whole splits are written'),
     (['--shard-mib=0'], 'at least 1'),
     (['--shorter-side=-1'], 'at least 0, but is -1'),
     (['--shorter-side=8', '--set=channels=4'], 'Remove it'),

@@ -36,8 +36,7 @@ def test_versions_are_compared_with_the_requirements(
   assert ('pip install -r' in check.remedy) == (status != 'ok')
 
 
-def test_an_installed_package_names_its_own_requirements(
-    monkeypatch, tmp_path):
+def test_an_installed_package_names_its_own_requirements(monkeypatch, tmp_path):
   monkeypatch.setattr(checks, 'ROOT', tmp_path)
   monkeypatch.setattr(checks.importlib.metadata, 'requires', lambda name: [
       'jax<0.13,>=0.10', 'torch; extra == "weights"'])

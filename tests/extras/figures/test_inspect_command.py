@@ -147,8 +147,7 @@ def test_figures_that_a_model_does_not_have_are_explained(
   assert words in capsys.readouterr().out
 
 
-def test_missing_and_unreadable_images_are_listed(
-    photos, tmp_path, capsys):
+def test_missing_and_unreadable_images_are_listed(photos, tmp_path, capsys):
   save(tmp_path, {**TINY, 'depth': 1})
   (tmp_path / 'broken.png').write_bytes(b'no picture')
   figures = tmp_path / 'figures.json'

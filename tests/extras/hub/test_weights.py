@@ -18,6 +18,13 @@ def test_a_hub_without_network_is_an_error_that_names_the_model(monkeypatch):
     download.fetch('hf://user/model')
 
 
+def test_a_repository_without_weights_is_listed(monkeypatch):
+  monkeypatch.setattr(huggingface_hub, 'list_repo_files',
+                      mock.Mock(return_value=['a.onnx', 'config.json']))
+  with pytest.raises(ValueError, match='It holds a.onnx, config.json'):
+    download.fetch('hf://user/model')
+
+
 def test_an_address_without_a_user_is_an_error():
   with pytest.raises(ValueError, match='hf://user/model.*but is hf://model'):
     download.fetch('hf://model')

@@ -98,8 +98,7 @@ def test_largest_batches_are_printed_written_and_drawn(
     # The compiler's limits, of 16 and 95 GiB.
     ('v3-8', 'TPU v3', 'TPUv3', 15.48),
     ('v5p-8', 'TPU v5', 'TPUv5p', 95.74)])
-def test_slices_are_planned(
-    tmp_path, capsys, config, slice_, kind, name, gib):
+def test_slices_are_planned(tmp_path, capsys, config, slice_, kind, name, gib):
   pytest.importorskip('libtpu')
   status, stage, output = plan(
       tmp_path, capsys, f'--config={config}', f'--topology={slice_}',
@@ -121,8 +120,7 @@ def test_slices_are_planned(
   assert f'{name}-core-days' in output
 
 
-def test_a_step_that_does_not_fit_fails_with_advice(
-    tmp_path, capsys, config):
+def test_a_step_that_does_not_fit_fails_with_advice(tmp_path, capsys, config):
   pytest.importorskip('libtpu')
   status, stage, output = plan(
       tmp_path, capsys, f'--config={config}', '--topology=v3-8',

@@ -34,8 +34,7 @@ def fake_cost(total, capacity=15.5):
 @pytest.mark.parametrize(('per_image', 'fixed', 'expected'), [
     (0.1, 1.5, 128),  # (15.5 - 1.5) / 0.1 = 140.
     (0.9, 3.0, 8), (14.0, 1.5, 1), (15.0, 1.5, 0), (1e-3, 1.0, 8192)])
-def test_the_search_finds_the_largest_batch(
-    guess, per_image, fixed, expected):
+def test_the_search_finds_the_largest_batch(guess, per_image, fixed, expected):
   tried = []
 
   def cost_of(batch):

@@ -192,8 +192,7 @@ def test_labels_are_read_as_in_training(cells, names, expected):
       'a/x.png', [{'label': cell} for cell in cells], names) == expected
 
 
-def test_an_int8_export_is_compared_with_float32(
-    tmp_path, capsys, monkeypatch):
+def test_an_int8_export_is_compared_with_float32(tmp_path, capsys, monkeypatch):
   need('onnx')
   names = ('cat', 'dog', 'owl')
   model = random_models.make(

@@ -86,8 +86,7 @@ def test_one_file_is_split_by_a_hash(tmp_path, struct):
   assert_complete(opened, 60)
 
 
-def test_a_data_set_of_the_hub_is_opened_by_its_address(
-    tmp_path, monkeypatch):
+def test_a_data_set_of_the_hub_is_opened_by_its_address(tmp_path, monkeypatch):
   def load_dataset(**arguments):
     if arguments != {'path': 'me/pets', 'revision': 'v2', 'name': 'small',
                      'keep_in_memory': False}:

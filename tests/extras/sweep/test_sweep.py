@@ -159,8 +159,7 @@ def test_results_are_those_of_the_checkpoint_that_other_commands_read(
   assert [row['value'] for row in result['grid']] == [1e-6, 0.01]
 
 
-def test_a_setting_is_selected_by_its_best_checkpoint(
-    file, tmp_path, training):
+def test_a_setting_is_selected_by_its_best_checkpoint(file, tmp_path, training):
   sweep = plan(
       file, 'checkpoint.best=test/accuracy', metric='test/accuracy',
       development={'data': {'split': 'train[:50%]'},

@@ -46,8 +46,7 @@ def test_clevr_distance_is_that_of_the_closest_object(distance, expected):
     ((2,), (20.5,), 2), ((0, 1), (300.0, 9.0), 1), ((0,), (-3.0,), 0),
     ((3, 4, 7), (1.0, 2.0, 3.0), 3),  # Others than cars, vans and trucks.
     ((3, 0), (1.0, 25.0), 2), ((), (), 3)])
-def test_kitti_distance_is_that_of_the_closest_vehicle(
-    kinds, metres, expected):
+def test_kitti_distance_is_that_of_the_closest_vehicle(kinds, metres, expected):
   location = np.array([[5.0, 6.0, z] for z in metres], np.float32)
   assert label('kitti_closest_vehicle_distance', objects={
       'type': np.array(kinds, np.int64), 'location': location}) == expected

@@ -128,8 +128,7 @@ def test_a_damaged_shard_is_an_error(tmp_path):
     foreign.load(tmp_path, {'num_heads': 2})
 
 
-def test_a_remote_folder_is_copied_once_for_each_version(
-    tmp_path, monkeypatch):
+def test_a_remote_folder_is_copied_once_for_each_version(tmp_path, monkeypatch):
   monkeypatch.setattr(open_file.atomic_files, 'is_remote', lambda path: True)
   folder = tmp_path / 'model'
   folder.mkdir()

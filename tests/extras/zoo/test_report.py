@@ -9,8 +9,6 @@ from tests import random_models
 from tests.extras.zoo import zoo_models
 import vit_jax
 from vit_jax.extras.zoo import foreign
-from vit_jax.extras.zoo import safetensors
-from vit_jax.extras.zoo.families import records
 from vit_jax.weights import weights as weights_lib
 
 
@@ -30,9 +28,7 @@ def given(loaded):
 def test_satellite_weights_are_recognized_by_their_name(
     name, mean, origin, tmp_path):
   path = tmp_path / name
-  safetensors.write(path, zoo_models.arrays(
-      'dinov3', layer_scale=1.0, num_classes=0, position='none', registers=4,
-      key_bias=False, width=16, num_heads=2, rotary=records.DINOV3_ROTARY))
+  zoo_models.write(path, 'dinov3', **zoo_models.DINOV3)
   loaded = foreign.load(path, {'num_heads': 2})
   assert loaded.preprocess.mean[0] == mean
   assert loaded.settings['mean'] == loaded.settings['std'] == origin

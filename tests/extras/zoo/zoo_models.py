@@ -8,6 +8,7 @@ from tests import random_models
 from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import save as save_lib
 from vit_jax.extras.zoo.families import families
+from vit_jax.extras.zoo.families import records
 from vit_jax.weights.formats import npz
 
 
@@ -67,6 +68,11 @@ def registers(side, *, embedded, num):
   return found, expected
 
 
+# Settings of `arrays('dinov3')`.
+DINOV3 = {
+    'layer_scale': 1.0, 'num_classes': 0, 'position': 'none', 'registers': 4,
+    'key_bias': False, 'width': 16, 'num_heads': 2,
+    'rotary': records.DINOV3_ROTARY}
 # Files config.json for `arrays('huggingface')` and `arrays('timm')`.
 HUGGINGFACE_CONFIG = {
     'model_type': 'vit', 'architectures': ['ViTForImageClassification'],

@@ -52,8 +52,11 @@ _BRACES = re.compile(r'\{([^{}]*)\}')
 def read(root: str, paths: pa.Array, row: int) -> bytes:
   """Returns a file, whose path is relative to the root or absolute."""
   path = str(paths[row])
+  if not atomic_files.is_remote(path):
+    path = os.path.join(root, path)
+  # The file of a local '../images/1.jpg' does not depend on links of the root.
   return epath.Path(path if atomic_files.is_remote(path) else
-                    os.path.join(root, path)).read_bytes()
+                    os.path.normpath(path)).read_bytes()
 
 
 def check_address(name: str, *, where: str) -> None:
@@ -292,10 +295,13 @@ def identity(name: str) -> str:
       not atomic_files.is_remote(name)) else name
 
 
+def folder(name: str) -> str:
+  """Returns what keys of a dataset are relative to: a table's folder."""
+  path = identity(name)
+  is_table = os.path.splitext(path)[1].lower() in TABLE_SUFFIXES
+  return os.path.dirname(path) if is_table else path
+
+
 def relative_path(path: str, root: str) -> str:
   """Returns a path relative to the root; absolute if it lies elsewhere."""
-  prefix = root.rstrip('/') + '/'
-  if not path.startswith(prefix):
-    return path
-  inside = path.removeprefix(prefix)
-  return os.path.relpath(path, root) if '..' in inside else inside
+  return path.removeprefix(root.rstrip('/') + '/')

@@ -176,6 +176,6 @@ def _unusual(
           f'{files.shorten([*names, *others], 8) or "nothing"}.')
   if splits:
     text += (f' Beside {", ".join(splits)}, only other splits are expected, '
-             'and class folders in train.')
+             'and class folders in train; a class needs another name.')
   return (f'{text} Expected {root}/CLASS/*.jpg, {root}/train/CLASS/*.jpg (or '
           'val, test), metadata.csv, Parquet or tar files (docs/data.md).')

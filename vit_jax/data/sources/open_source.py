@@ -55,6 +55,8 @@ def open_splits(
     _check_undeclared(labels, name)
   opened = _open(name, config, dataclasses.replace(
       labels, holdout=0.0 if whole else config.holdout))
+  if whole and [*opened.splits] == ['train']:
+    opened = dataclasses.replace(opened, eval_split='train')
   if source is None:
     groups_lib.check_present(opened.splits, config.group, name=name)
   return opened

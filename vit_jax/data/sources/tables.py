@@ -35,7 +35,10 @@ def open_table(
   """
   table, root = table_files.read(paths[0]), os.fspath(paths[0].parent)
   path, columns = choose_columns(table, config, where=where)
-  keys = locate(table[path], paths[0], config)
+  # Relative paths to images elsewhere: they, too, may move with the table.
+  keys = columns_lib.texts(
+      os.path.relpath(key, root) if os.path.isabs(key) else key
+      for key in locate(table[path], paths[0], config).to_pylist())
   first = _first_rows(keys)
   labels = columns['labels']
   if repeated := int((first != np.arange(len(first))).sum()):
@@ -135,7 +138,7 @@ def _check_repeated(
           f'Rows {first[row] + 1} and {row + 1} of {where} are the same image, '
           f'{paths[row]}, but {name} is {cells[codes[first[row]]]!r} and '
           f'{cells[codes[row]]!r}. Remove the wrong row; several labels of an '
-          'image are joined with --config.data.target=multi.')
+          'image in one column are joined with --config.data.target=multi.')
 
 
 def read_rows(
@@ -181,7 +184,7 @@ def locate(
   root = os.fspath(where.parent)
   folder = config.table.folder or root
   if not atomic_files.is_remote(folder):
-    folder = os.path.abspath(folder)
+    folder = os.path.abspath(os.path.expanduser(folder))
   listing = functools.cache(_names_in)
   paths, missing = list[str](), dict[int, str]()
   for row, cell in enumerate(column.to_pylist()):

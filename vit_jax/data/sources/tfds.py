@@ -252,7 +252,7 @@ def interpret_label(
     targets = _targets(feature.doc.desc, label, math.prod(feature.shape))
     return protocol.DatasetSplits({}, num_classes=len(targets), targets=targets)
   element = getattr(feature, 'feature', feature)  # Unwraps a sequence.
-  num_classes = facts.num_classes or getattr(element, 'num_classes', None)
+  num_classes = getattr(element, 'num_classes', None) or facts.num_classes
   if num_classes is None:
     raise UserError(
         f'The feature {name} is {feature!r}, which does not declare its number '

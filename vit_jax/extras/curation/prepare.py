@@ -101,6 +101,11 @@ def plan(
   """
   _check_names(name, version)
   config = data.parse(settings)
+  if '[' in config.split:
+    raise UserError(
+        f'data.split is {config.split!r}, but whole splits are written. Name '
+        'the split without its range, and take a part when you train, or set '
+        'data.num_examples or data.fraction.')
   # Unreadable examples may be left out of shards that are written already.
   settings = {key: value for key, value in settings.items()
               if key != 'unreadable'}

@@ -12,7 +12,8 @@ from vit_jax.exceptions import NotFoundError
 from vit_jax.exceptions import UserError
 from vit_jax.exceptions import UserFileError
 
-_PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
+# In order of preference.
+_PATTERNS = ('*.safetensors', '*.npz', '*.bin', '*.pth', '*.pt')
 
 
 def fetch(text: str, log: Callable[[str], None]) -> epath.Path:
@@ -25,9 +26,13 @@ def fetch(text: str, log: Callable[[str], None]) -> epath.Path:
   repository, revision, file = match.groups()
   with _explained(text):
     names = huggingface_hub.list_repo_files(repository, revision=revision)
-  weights = file or next(
-      (pattern for pattern in _PATTERNS
-       if any(name.endswith(pattern[1:]) for name in names)), '')
+  weights = file or next((
+      pattern for pattern in _PATTERNS
+      if any(name.endswith(pattern[1:]) for name in names)), '')
+  if not weights:
+    raise UserError(
+        f'hf://{text} has no weights of a known format '
+        f'({" ".join(_PATTERNS)}). It holds {", ".join(names[:20])}.')
   patterns = [weights, f'{weights.rpartition("/")[0]}*.json', 'LICENSE*']
   with _explained(text):
     folder = epath.Path(huggingface_hub.snapshot_download(

@@ -230,7 +230,9 @@ def _place(
       os.path.isfile(root / folder / (name + suffix)) for name in names)
            for folder in folders for suffix in suffixes}
   folder, suffix = max(found, key=lambda place: found[place])
-  if not found[folder, suffix]:
+  # Images with the same names in two folders: only the user knows which.
+  if not found[folder, suffix] or [*found.values()].count(
+      found[folder, suffix]) > 1:
     return {'table.folder': 'FOLDER'}
   return {name: value for name, value, old in (
       ('table.folder', folder and _shown(root / folder), given.folder),

@@ -102,6 +102,8 @@ def known_settings(
     UserError: if the caller's variant has other heads than declared.
   """
   known = dict(declared.model)
+  if 'pooling' in given.model:
+    known.pop('cls', None)
   if 'variant' in given.model:
     if 'num_heads' not in given.model:
       check.check_num_heads(given.model['variant'], known.get('num_heads', 0))
@@ -153,8 +155,16 @@ def preprocess(
       {'resolution': resolution, **declared.preprocess})
   if not declared.ours:
     result = result.resized(resolution)
-    if not config.num_classes:
+    if len(result.labels) != config.num_classes:
+      if result.labels and config.num_classes:
+        declared.notes += (
+            f'{len(result.labels)} class names of {declared.source} are '
+            f'ignored: the head has {config.num_classes} classes',)
       result = dataclasses.replace(result, labels=())
+    if config.num_classes == 1 and 'activation' not in declared.preprocess:
+      result = dataclasses.replace(result, activation='sigmoid')
+      declared.notes += (
+          'activation sigmoid is assumed, as for any model with one class',)
   result = preprocessing.override(result, given.preprocess)
   check.check_preprocess(config, result)
   return result

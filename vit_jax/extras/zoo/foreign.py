@@ -171,8 +171,8 @@ def _positions(
       config.position not in ('learned', 'factorized')
       or not {'positions', 'positions_rows'} & set(shapes)):
     return config, (
-        requested or declared.resolution or stored
-        or inferred.DEFAULT_SIZE), 0
+        requested or (declared.resolution if declared.ours else stored)
+        or declared.resolution or inferred.DEFAULT_SIZE), 0
   if config.position == 'factorized' or found.position_grid:
     grid = found.position_grid or (
         len(shapes['positions_rows']), len(shapes['positions_columns']))

@@ -71,6 +71,12 @@ def test_a_processor_of_another_size_than_the_positions_is_reported(tmp_path):
   loaded = foreign.load(tmp_path, {'resolution': 16})
   assert loaded.preprocess.resolution == (16, 16)
   assert len(loaded.notes) == 1  # The override.
+  # Rotary positions are those of any size: that of the processor.
+  (tmp_path / 'dinov3').mkdir()
+  dinov3 = zoo_models.write_folder(tmp_path / 'dinov3', 'dinov3', {
+      'model_type': 'dinov3_vit', 'num_attention_heads': 2, 'image_size': 32,
+  }, {**PROCESSOR, 'crop_size': 16}, **zoo_models.DINOV3)
+  assert foreign.load(dinov3).preprocess.resolution == (16, 16)
 
 
 @pytest.mark.parametrize(('processor', 'mean', 'std'), [

@@ -45,6 +45,13 @@ def test_a_base_model_has_a_tanh_pooler_and_no_labels(tmp_path):
     load(tmp_path, {**HF, **LABELS}, num_classes=0)
 
 
+@pytest.mark.parametrize(('declared', 'activation'), [
+    ({}, 'sigmoid'), ({'problem_type': 'regression'}, 'none')])
+def test_one_class_has_no_softmax(declared, activation, tmp_path):
+  loaded = load(tmp_path, {**HF, **declared}, num_classes=1)
+  assert loaded.preprocess.activation == activation
+
+
 @pytest.mark.parametrize(('processor', 'mean', 'std'), [
     ({'rescale_factor': 1 / 127.5, 'image_mean': [1, 1, 1]}, 0.5, None),
     ({'do_normalize': False}, 0, 1),

@@ -88,6 +88,10 @@ def test_terms_of_timm_change_a_resize_and_crop_only():
       ops_lib.CentralCrop((224, 224)))
   assert preprocessing.override(record, {'interpolation': 'area'}).ops == (
       ops_lib.Resize(shorter=256, method='area'), ops_lib.CentralCrop(224))
+  rounded = preprocessing.parse({'resolution': 224, 'ops': [
+      {'op': 'resize', 'shorter': 256, 'rounding': 'torchvision'}, CROP]})
+  assert preprocessing.override(rounded, {'crop': 1.0}).ops == (
+      ops_lib.Resize(shorter=224), ops_lib.CentralCrop(224))
   for other in ([CROP], [{'op': 'resize', 'cover': (256, 300)}, CROP],
                 [{'op': 'resize', 'size': (256, 224)}, CROP]):
     cropped = preprocessing.parse({'resolution': 224, 'ops': other})

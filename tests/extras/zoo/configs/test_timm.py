@@ -51,6 +51,13 @@ def test_an_architecture_implies_settings(name, num_heads, implied):
       'post_norm': False, 'num_heads': num_heads, **implied}
 
 
+@pytest.mark.parametrize('name', [
+    'vit_base_patch16_224_in21k', 'vit_base_patch16_224_miil_in21k',
+    'vit_base_patch32_224_clip_laion2b', 'vit_base_resnet50_384'])
+def test_names_before_timm_0_8_are_known(name):
+  assert timm.parse({'architecture': name}).model['num_heads'] == 12
+
+
 def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):
   loaded = load(
       tmp_path, {'architecture': 'vit_base_patch16_gap_224', 'model_args': {
@@ -111,6 +118,13 @@ def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
   assert loaded.settings == {
       **dict.fromkeys(weights_lib.REPORTED, source),
       'ops': f'assumed, as timm does for this file and {source}'}
+
+
+def test_names_of_another_number_of_classes_are_ignored_with_a_note(tmp_path):
+  loaded = load(tmp_path, {**FLAT, 'labels': ['a', 'b'], 'model_args': without(
+      act_layer='gelu_tanh')})
+  assert loaded.preprocess.labels == ()
+  assert loaded.notes[0].startswith('2 class names of ')
 
 
 def test_missing_preprocessing_is_that_of_timm(tmp_path):

@@ -148,7 +148,9 @@ def _pooling(
       # The head reads both, as in DINOv2.
       else 'cls_average' if 'head/dense/kernel' in params and (
           len(params['head/dense/kernel']) == 2 * params['cls'].shape[-1])
-      else family.several_cls if 'registers' in params else 'cls')
+      # With a head, the second token is that of a DeiT, which does not use it.
+      else family.several_cls if 'registers' in params and (
+          'head/dense/kernel' not in params) else 'cls')
   cls = None if has_cls == pooling.startswith('cls') else has_cls
   result = {'pooling': pooling, 'cls': cls}
   hidden = params.get('pooling/mlp/hidden/kernel')

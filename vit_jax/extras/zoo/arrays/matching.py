@@ -292,6 +292,10 @@ def _convert(
       # The projection of CLIP and the patches of C-RADIO have no bias.
       params[f'{ours}/bias'] = np.zeros(
           params[f'{ours}/kernel'].shape[-1], np.float32)
+  if found.family.name == 'huggingface' and 'distill' in params and (
+      'head/dense/kernel' in params and 'head/distill/kernel' not in params):
+    # A DeiT without a teacher does not classify by its distillation token.
+    params['registers'] = params.pop('distill')
   return joint.split_pairs(params, heads)
 
 

@@ -49,7 +49,9 @@ class ResizeAndCrop:
           keep_aspect='size' not in sections[0],
           crop=min(1.0, min(preprocess.resolution) / min(ops[0].least)),
           interpolation=sections[0]['method'])
-      if terms.ops(preprocess.resolution, rounding) == ops:
+      # The two operations of a processor of Hugging Face round differently.
+      first, *rest = terms.ops(preprocess.resolution, rounding)
+      if (dataclasses.replace(first, rounding=ops[0].rounding), *rest) == ops:
         return terms, rounding
     raise UserError(
         f'The image operations of the model, {sections}, are not described by '

@@ -57,7 +57,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   # Older files have the settings of `pretrained_cfg` at the top level.
   inner = config.get('pretrained_cfg') or config
   name = str(config.get('architecture') or inner.get('architecture', ''))
-  name = name.split('.')[0]  # Drops the tag of the weights.
+  name = _current_name(name.split('.')[0])  # Drops the tag of the weights.
   removed.check_name(name)
   resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
   if missing := timm_names.missing_component(name):
@@ -98,6 +98,14 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   elif pool not in (None, 'avg'):
     raise UserError(f'global_pool is {pool!r}, expected avg.')
   return result
+
+
+def _current_name(name: str) -> str:
+  """Returns the name since timm 0.8, which moved the weights to a tag."""
+  name = re.sub(r'_(in21k|in22k|in21ft1k|miil_in21k|sam|dino)$',
+                lambda found: '_miil' * ('miil' in found[0]), name)
+  return re.sub(r'_(\d+)_clip_laion2b$', r'_clip_\1', name).replace(
+      '_resnet50_', '_r50_s16_')
 
 
 def _parse_vit(
