@@ -50,8 +50,9 @@ class ResizeAndCrop:
           crop=min(1.0, min(preprocess.resolution) / min(ops[0].least)),
           interpolation=sections[0]['method'])
       # The two operations of a processor of Hugging Face round differently.
-      first, *rest = terms.ops(preprocess.resolution, rounding)
-      if (dataclasses.replace(first, rounding=ops[0].rounding), *rest) == ops:
+      resize, crop = (terms.ops(preprocess.resolution, one) for one in (
+          sections[0].get('rounding', rounding), rounding))
+      if resize[:1] + crop[1:] == ops:
         return terms, rounding
     raise UserError(
         f'The image operations of the model, {sections}, are not described by '
