@@ -115,9 +115,9 @@ def num_bytes(tree: Any) -> int:
              for leaf in jax.tree.leaves(tree))
 
 
-def differences(expected: Any, found: Any) -> list[str]:
-  """Returns one line per leaf whose name or shape differs."""
-  want, have = ({name: tuple(leaf.shape) for name, leaf in
+def differences(expected: Any, found: Any, of: str = 'shape') -> list[str]:
+  """Returns one line per leaf whose name or attribute, `of`, differs."""
+  want, have = ({name: getattr(leaf, of) for name, leaf in
                  flatten(tree).items()} for tree in (expected, found))
   return [f'{name}: expected {want.get(name, "nothing")}, found '
           f'{have.get(name, "nothing")}'

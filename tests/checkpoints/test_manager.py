@@ -245,6 +245,11 @@ def test_another_model_or_optimizer_is_an_error_with_the_differences(workdir):
       target.params))
   with pytest.raises(ValueError, match='not hold the optimizer'):
     restore(workdir, abstract(target))
+  target = target.replace(opt_state=optax.adam(0.1).init(target.params))
+  with pytest.raises(ValueError, match='kernel: expected float32, found bfloa'):
+    restore(workdir, abstract(target))
+  with pytest.raises(ValueError, match='(?s)average.*expected nothing'):
+    restore(workdir, abstract(new_state(0, average=False)))
 
 
 def test_class_names_are_checked_before_the_shapes_of_the_model(tmp_path):

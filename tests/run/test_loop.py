@@ -289,6 +289,14 @@ def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
   faults.assert_same_end(tmp_path, stopped[-1])
 
 
+def test_patience_that_is_given_later_may_end_a_run_at_once(
+    base, stopped, tmp_path):
+  with pytest.raises(Killed):
+    train(scripted(base, fail={5: Killed()}), tmp_path)
+  summary = train(scripted(base, patience=2, begin=4), tmp_path)
+  assert summary['best'] == stopped[1]['best']
+
+
 def test_a_signal_in_the_last_evaluation_changes_nothing(
     base, stopped, tmp_path):
   """The signal arrives between two evaluators."""
@@ -302,6 +310,7 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
   summary = train(scripted(base, patience=2, begin=4), tmp_path)
   for key in ('steps', 'stopped_early', 'images', 'flops', 'best'):
     assert summary[key] == stopped[1][key]
+  assert summary['metrics']['train/loss'] == stopped[1]['metrics']['train/loss']
 
 
 def test_cost_counts_images_at_changing_batch_sizes(

@@ -119,15 +119,15 @@ class Checkpoints:
     Raises:
       errors.StorageError: if this or the previous save failed.
     """
-    step, arrays = int(state.step), _model(state)
+    step, arrays = int(state.step), _content(state)
     manager, other = self._latest, self._best
     if which == paths.LATEST:
       if step == self._step:
         return  # The end of the run and a signal may save the same step.
       self._step = step
-      arrays['training'] = _training(state)
     else:
       manager, other = other, manager
+      del arrays['training']
     plain = {'config': dict(config), 'progress': dict(progress)}
     if labels:
       plain['labels'] = {'names': list(labels)}
@@ -194,15 +194,15 @@ class Checkpoints:
     deadline = time.monotonic() + _VISIBLE_SECS
     while not path.exists() and time.monotonic() < deadline:
       time.sleep(1)
-    expected = {**_model(abstract), 'training': _training(abstract)}
+    expected = _content(abstract)
     with items_lib.explain_errors(path):
       sums = items_lib.read_checksums(path)
       found = self._latest.item_metadata(step)
       labels = items_lib.read_labels(path, sums)
       examples = items_lib.read_optional(path, items_lib.EXAMPLES, sums)
     check_labels(labels)
-    for item, tree_of_item in expected.items():
-      _check_same(_CONTENT[item], tree_of_item, found.get(item), path)
+    for item, what in _CONTENT.items():
+      _check_same(what, expected.get(item, {}), found.get(item), path)
     with items_lib.explain_errors(path):
       restored = self._latest.restore(step, args=ocp.args.Composite(
           **{name: ocp.args.JsonRestore() for name in _PLAIN},
@@ -268,7 +268,8 @@ def _check_same(
   # Empty nodes of an optimizer state have no shape.
   arrays = {name: leaf for name, leaf in tree.flatten(found).items()
             if hasattr(leaf, 'shape')}
-  difference = tree.differences(expected, arrays)
+  difference = tree.differences(expected, arrays) or tree.differences(
+      expected, arrays, of='dtype')
   if difference:
     raise UserError(
         f'The checkpoint {path} does not hold the {what} of the config. '
@@ -276,14 +277,11 @@ def _check_same(
         'Differences:\n  ' + '\n  '.join(difference[:20]))
 
 
-def _model(state: types.TrainState) -> dict[str, Any]:
-  return {'params': state.params} if state.average is None else {
-      'params': state.params, 'average': state.average}
-
-
-def _training(state: types.TrainState) -> dict[str, Any]:
-  return {'step': state.step, 'opt_state': state.opt_state,
-          'metrics': state.metrics}
+def _content(state: types.TrainState) -> dict[str, Any]:
+  average = {} if state.average is None else {'average': state.average}
+  return {'params': state.params, **average, 'training': {
+      'step': state.step, 'opt_state': state.opt_state,
+      'metrics': state.metrics}}
 
 
 class _Manager(ocp.CheckpointManager):

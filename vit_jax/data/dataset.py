@@ -103,10 +103,7 @@ class Dataset(protocol.Metadata):
     Keys of numbered sources include the dataset's name; keys of files are
     relative to their folder. Data published under two names counts as
     different.
-    Planned data have no keys.
     """
-    if self.planned or other.planned:
-      return False
     ours, theirs = (
         subsets.hash_keys(
             one.source, prefix=files.folder(one.name) + '/')

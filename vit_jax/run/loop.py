@@ -266,7 +266,7 @@ class _Run:
     self._counters = counters
     if self._counters.best_step == self._step:
       self._write_checkpoint(paths.BEST)
-    if self._is_finished() and self._logged_step != self._step:
+    if self._is_finished() and self._state.metrics['loss'].count:
       self._log()  # Stopped early, between two log lines.
 
   def _on_eval_batch(self, name: str) -> None:

@@ -156,14 +156,16 @@ def _resume(
   data_changes = _changes_of_data(experiment, restored.examples)
   changed_evaluators = tuple(
       name for name in experiment.config.evals
-      if name in data_changes.evaluators or (name in earlier.evals and any(
-          _changes_metrics(each, meaning, name) for each, meaning in changes)))
+      if name in data_changes.evaluators or any(
+          _changes_metrics(each, meaning, name) for each, meaning in changes))
   noted = '\n  '.join([
       '\nChanges of the config since the checkpoint:' * bool(changes),
       *(str(each) for each, _ in changes)]) + data_changes.text
   # A run that has ended keeps its metrics; `loop` notes what they measured.
   if not evaluation.is_finished(experiment, counters):
     noted += _forget(counters, changed_evaluators, earlier, experiment.config)
+  elif any(each.path[0] == 'checkpoint' for each, _ in changes):
+    counters.evaluated = -1  # It may end only now: all evaluators are due.
   problem = _problem(
       experiment, counters, changes, data_problem=data_changes.problem,
       weights=weights)

@@ -56,6 +56,7 @@ CONSTANT = {'schedule': {'name': 'constant'}}
     ('optax.contrib.schedule_free_sgd', {}, 'Unknown name'),
     ('optax.lion', {'arguments': {'b_1': 0.9}},
      "Unknown argument of optax.lion 'b_1'. Did you mean 'b1'?"),
+    ('optax.noisy_sgd', {}, 'checkpoints cannot hold its state'),
     ('optax.rprop', {'momentum_dtype': 'bfloat16'},
      'optax.rprop has no momentum_dtype'),
     # They need more than gradients.

@@ -11,7 +11,9 @@ import pytest
 from vit_jax import __main__ as main
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
+from vit_jax.experiment import config_file
 from vit_jax.extras.sweep import grid as grid_lib
+from vit_jax.extras.sweep import runs
 from vit_jax.extras.sweep import sweep as sweep_lib
 from vit_jax.inference import load as load_lib
 from vit_jax.run import signals
@@ -114,6 +116,12 @@ def test_another_sweep_in_the_same_folder_is_an_error(swept, file, capsys):
     assert words in error
   # Neither affects the result.
   assert 'log.every' not in error and 'cache_mib' not in error
+
+
+def test_a_setting_that_is_auto_again_has_changed():
+  assert [runs._is_new_default(config_file.Difference(('data',), *each))
+          for each in ((None, 'auto'), ('', None), (0.3, 'auto'))] == [
+              True, True, False]
 
 
 def plan(file, *overrides, grid=(), **section):

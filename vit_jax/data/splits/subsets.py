@@ -39,7 +39,7 @@ def select_random(
 ) -> protocol.Source:
   """Returns the `count` examples with the lowest hashes, in source order.
 
-  Examples of a `planned` source have no keys: these are the first.
+  Of a `planned` source, which may be large, these are the first.
 
   Raises:
     UserError: if there are fewer than `count`.

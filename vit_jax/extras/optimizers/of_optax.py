@@ -81,7 +81,11 @@ class OptaxConfig(config.CommonConfig):
     try:
       tx = optax.chain(
           function(learning_rate=1.0, **arguments), optax.scale(-1.0))
-      jax.eval_shape(lambda p: tx.update(p, tx.init(p), p), params)
+      _, state = jax.eval_shape(
+          lambda p: tx.update(p, tx.init(p), p), params)
+      if any(not leaf.size or jax.dtypes.issubdtype(
+          leaf.dtype, jax.dtypes.extended) for leaf in jax.tree.leaves(state)):
+        raise ValueError('checkpoints cannot hold its state')
     except (TypeError, ValueError) as error:
       raise UserError(
           f'optimizer.name {self.name} with arguments {arguments} does not '

@@ -157,8 +157,8 @@ def _is_free(
 
 def _is_new_default(change: config_file.Difference) -> bool:
   """Whether a setting is the default of a key added or removed since then."""
-  return change.new == 'auto' or (
-      None in (change.old, change.new) and not (change.old or change.new))
+  return None in (change.old, change.new) and (
+      (change.old or change.new or 'auto') == 'auto')
 
 
 def write(workdir: epath.Path, result: Mapping[str, Any]) -> None:

@@ -133,6 +133,7 @@ def make(
                for name in experiment.config.evals if name != _SELECTION}),
            step=int(epath.Path(weights[names[0]].address).name),
            origin=f'mean of {", ".join(members)}',
+           positions=weights[names[0]].positions,
            dataset=experiment.dataset, examples=_examples(
                [weights[name].address for name in members]))
     reported = [name for name in development_split.reported_evaluators(
@@ -176,7 +177,8 @@ def _examples(addresses: Sequence[str]) -> dict[str, Any]:
 
 def _write(
     workdir: epath.Path, params: types.Params, config: config_lib.Config, *,
-    step: int, origin: str, dataset: data.Dataset, examples: Mapping[str, Any],
+    step: int, dataset: data.Dataset, examples: Mapping[str, Any],
+    **progress: str,
 ) -> None:
   """Writes a checkpoint that is loaded like that of a run."""
   state = types.TrainState(
@@ -186,5 +188,5 @@ def _write(
       workdir, checkpoint_config.CheckpointConfig()) as checkpoints:
     checkpoints.save(
         state, config={**config_lib.to_plain(config), 'averaging': None},
-        progress={'origin': origin, 'label_kind': dataset.kind},
+        progress={**progress, 'label_kind': dataset.kind},
         labels=dataset.classes.names, examples=examples)
