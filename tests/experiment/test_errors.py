@@ -61,7 +61,7 @@ EXPERIMENTS = [
     *(({'evals': {'test': {}}, 'checkpoint': section}, words)
       for section, words in (
           ({'stop_below': [['test/r2', 0.5]]},
-           "stop_below is 'test/r2', which is not measured on this data"),
+           'stop_below waits for test/r2, but its evaluator runs at the end'),
           ({'best': 'test/acuracy'}, 'Use checkpoint.best=test/accuracy.'),
           ({'best': 'tst/accuracy'}, "no evaluator is called 'tst'."),
           ({'stop_below': [['val/loss', 0.5]]}, "evaluator is called 'val'"),

@@ -148,12 +148,12 @@ def check_best(config: Config) -> None:
   """
   for setting, metric in checkpoint_metrics(config):
     section = evaluator_of(config, metric, setting=setting)
-    if (setting == 'checkpoint.best' and section.every is None
-        and config.checkpoint.patience is not None):
+    waits = setting.replace('best', 'patience')
+    if section.every is None and (
+        waits == setting or config.checkpoint.patience is not None):
       raise UserError(
-          f'checkpoint.patience waits for {metric} to improve, but its '
-          'evaluator runs at the end only. Set '
-          f'--config.evals.{metric.partition("/")[0]}.every.epochs=1 or '
+          f'{waits} waits for {metric}, but its evaluator runs at the end only.'
+          f' Set --config.evals.{metric.partition("/")[0]}.every.epochs=1 or '
           'similar.')
 
 
