@@ -21,8 +21,8 @@ epochs take 22 PFLOP.
 Expected test accuracy of `page`: 75.5 % (cited: the page), or 79.4 % with
 --config.averaging=0.9995; of `best`: 84.3 %; of `photos,epochs=16`: 86.3 %
 (first edition of `photos`); of `resnet,epochs=20`, on 98 % of the training
-images: 90.2 % (measured: docs/results.md). `gpu` has not been run; ViT-Lite-7/4 reaches 91.38 % in 200
-epochs (cited: the repository above).
+images: 90.2 % (measured: docs/results.md). `gpu` has not been run; ViT-Lite-7/4
+reaches 91.38 % in 200 epochs (cited: the repository above).
 """
 
 from typing import Any

@@ -68,8 +68,9 @@ class Objective(NamedTuple):
   accumulates: bool = True
 
 
-# All but 'supervised', and the stage `labelled`, use no labels. As in configs/masked_patch_small.py, short
-# runs have small decoders, few views, and views of whole images.
+# All but 'supervised', and the stage `labelled`, use no labels. As in
+# configs/masked_patch_small.py, short runs have small decoders, few views, and
+# views of whole images.
 OBJECTIVES = {
     'supervised': Objective({'label_smoothing': 0.1}, evaluator='auto'),
     # Images are stored with the outputs of the teacher: 40 pixels, cropped.
