@@ -64,15 +64,6 @@ def test_measuring_on_training_images_is_noted(
       capsys)) == noted
 
 
-def test_a_table_of_training_images_is_noted(folder, tmp_path, capsys):
-  table = folder.parent / 'same.csv'
-  table.write_text('path,label\n' + ''.join(
-      f'{folder.name}/{"ab"[i % 2]}/{i}.png,{"ab"[i % 2]}\n'
-      for i in range(60)))
-  build(folder, {'test': {'source': str(table)}}, split='train')
-  assert f'images that are trained on: {table} all' in printed(capsys)
-
-
 @pytest.mark.parametrize(('split', 'noted'), [('train', False), ('all', True)])
 def test_measuring_on_a_source_of_a_mixture_is_noted(
     folder, tmp_path, split, noted, capsys):

@@ -295,13 +295,6 @@ def identity(name: str) -> str:
       not atomic_files.is_remote(name)) else name
 
 
-def folder(name: str) -> str:
-  """Returns what keys of a dataset are relative to: a table's folder."""
-  path = identity(name)
-  is_table = os.path.splitext(path)[1].lower() in TABLE_SUFFIXES
-  return os.path.dirname(path) if is_table else path
-
-
 def relative_path(path: str, root: str) -> str:
   """Returns a path relative to the root; absolute if it lies elsewhere."""
   return path.removeprefix(root.rstrip('/') + '/')

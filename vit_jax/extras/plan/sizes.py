@@ -22,11 +22,7 @@ class PlannedSplit(protocol.Source):
     raise UserError(f'{self.name} was opened for planning only.')
 
   def key(self, index: int) -> str:
-    return f'{self.name} {index}'
-
-  @property
-  def numbering(self) -> tuple[str, int]:
-    return self.name, 0
+    return str(index)
 
 
 def open_planned(name: str) -> protocol.DatasetSplits | None:
@@ -39,7 +35,7 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
   if not row.num_examples or row.num_classes is None:
     return None
   return protocol.DatasetSplits(
-      {split: PlannedSplit(f'{name} {split}', count)
+      {split: PlannedSplit(name, count)
        for split, count in row.num_examples.items()},
       num_classes=row.num_classes, multi_label=bool(row.multi_label),
       eval_split=row.eval_split, planned=True)
