@@ -33,10 +33,10 @@ vit_jax/weights/bundled/photos.md the result.
 
 Hardware: 2 CPU cores, from labels 2:12 hours beside other work; without it,
 1:20 hours, estimated from 370 and 155 images/s with patches of 8 and 4 pixels.
-From the teacher, about 6
-core-hours, 1.1 of them for its outputs. Accuracy on the 10,000 validation
-images, stored with 40 pixels and resized to 32: 37.98 % from labels (2026-11-26
-on a Xeon, seed 0), 46.54 % from the teacher (2026-11-30 on an EPYC, seed 0).
+From the teacher, about 6 core-hours, 1.1 of them for its outputs. Accuracy on
+the 10,000 validation images, stored with 40 pixels and resized to 32: 37.98 %
+from labels (2026-11-26 on a Xeon, seed 0), 46.54 % from the teacher (2026-11-30
+on an EPYC, seed 0).
 """
 
 from typing import Any, NamedTuple

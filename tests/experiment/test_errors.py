@@ -58,6 +58,9 @@ EXPERIMENTS = [
     ({'evals': {'test': {'name': 'objective'}},
       'checkpoint': {'best': 'test/precision_at_1'}},
      'Measured: test/loss, test/accuracy.'),
+    ({'evals': {'test': {'every': {'steps': 1}}},
+      'checkpoint': {'stop_below': [['test/r2', 0.5]]}},
+     "stop_below is 'test/r2', which is not measured on this data"),
     *(({'evals': {'test': {}}, 'checkpoint': section}, words)
       for section, words in (
           ({'stop_below': [['test/r2', 0.5]]},

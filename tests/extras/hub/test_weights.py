@@ -18,7 +18,7 @@ class ConnectError(Exception):
     ({'return_value': ['a.onnx', 'config.json']}, ValueError,
      'It holds a.onnx, config.json'),
     # An error of our own code is not one of the connection.
-    ({'return_value': [None]}, AttributeError, '')])
+    ({'return_value': [None]}, AttributeError, "'NoneType' object")])
 def test_what_a_hub_lacks_is_an_error(answer, error, words, monkeypatch):
   monkeypatch.setattr(
       huggingface_hub, 'list_repo_files', mock.Mock(**answer))

@@ -297,4 +297,5 @@ def identity(name: str) -> str:
 
 def relative_path(path: str, root: str) -> str:
   """Returns a path relative to the root; absolute if it lies elsewhere."""
-  return path.removeprefix(root.rstrip('/') + '/')
+  inside = path.removeprefix(root.rstrip('/') + '/')
+  return inside if inside == path else os.path.normpath(inside)

@@ -99,13 +99,8 @@ def plan(
     UserError: for a name or version that TFDS does not accept, a source
       without examples, or an `exclude` whose split is not written.
   """
-  _check_names(name, version)
   config = data.parse(settings)
-  if '[' in config.split:
-    raise UserError(
-        f'data.split is {config.split!r}, but whole splits are written. Name '
-        'the split without its range, and take a part when you train, or set '
-        'data.num_examples or data.fraction.')
+  _check_names(name, version, config.split)
   # Unreadable examples may be left out of shards that are written already.
   settings = {key: value for key, value in settings.items()
               if key != 'unreadable'}
@@ -280,13 +275,18 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
   return f'{planned.name}: {text}\nThey are left out: see {path}'
 
 
-def _check_names(name: str, version: str) -> None:
+def _check_names(name: str, version: str, split: str) -> None:
   if not re.fullmatch(r'[a-z][a-z0-9_]*', name):
     raise UserError(
         '--name must begin with a lower-case letter and contain only lower-'
         f'case letters, digits and _, as TFDS requires; got {name!r}.')
   if not re.fullmatch(r'\d+\.\d+\.\d+', version):
     raise UserError(f'--version must be like 1.0.0; got {version!r}.')
+  if '[' in split:
+    raise UserError(
+        f'data.split is {split!r}, but whole splits are written. Name the '
+        'split without its range, and take a part when you train, or set '
+        'data.num_examples or data.fraction.')
 
 
 def _describe(

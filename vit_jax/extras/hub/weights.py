@@ -26,9 +26,9 @@ def fetch(text: str, log: Callable[[str], None]) -> epath.Path:
   repository, revision, file = match.groups()
   with _explained(text):
     names = huggingface_hub.list_repo_files(repository, revision=revision)
-  weights = file or next((
-      pattern for pattern in _PATTERNS
-      if any(name.endswith(pattern[1:]) for name in names)), '')
+  weights = file or next(
+      (pattern for pattern in _PATTERNS
+       if any(name.endswith(pattern[1:]) for name in names)), '')
   if not weights:
     raise UserError(
         f'hf://{text} has no weights of a known format '

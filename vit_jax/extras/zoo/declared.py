@@ -150,7 +150,10 @@ def preprocess(
     config: model_config.ModelConfig, resolution: tuple[int, int],
     declared: Declared, given: overrides_lib.Overrides,
 ) -> preprocessing.Preprocess:
-  """Returns the declared preprocessing with the caller's changes."""
+  """Returns the declared preprocessing with the caller's changes.
+
+  Adds notes about class names and an activation that are not as declared.
+  """
   result = resize_and_crop.parse(
       {'resolution': resolution, **declared.preprocess})
   if not declared.ours:
