@@ -55,6 +55,7 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
     (['--set=target=multi', '--set=target.label=x'],
      "target is 'multi', not a section"),
     (['--set=max_unreadable=0.1'], "Did you mean 'unreadable'"),
+    (['--config.data.exclude=x'], 'Remove --config.data.exclude'),
     (['--config.data.max_unreadable=0.1'], "Did you mean 'unreadable'"),
     (['--config.seed=1'], 'but got --config.seed=1')])
 def test_mistakes_are_errors(photos, capsys, flags, words):

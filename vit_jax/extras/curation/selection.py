@@ -25,6 +25,18 @@ _PATH_SETTINGS = frozenset(
     {'target', 'table', 'holdout', 'group', 'divided_groups'})
 
 
+def all_examples(settings: Mapping[str, Any]) -> data_config.DataConfig:
+  """Returns the section `data` of a command that reads all splits in full.
+
+  Raises:
+    UserError: if a key selects examples, because it would be ignored.
+  """
+  for key in sorted(settings.keys() & {'split', *SELECTION_KEYS}):
+    raise UserError('This command reads all examples of all splits. Remove '
+                    f'--config.data.{key}.')
+  return data.parse(settings)
+
+
 @dataclasses.dataclass(frozen=True)
 class Selection:
   """Examples of a dataset.

@@ -14,11 +14,11 @@ from vit_jax.commands import arguments
 from vit_jax.extras.curation.commands import flags
 
 with epy.lazy_imports():
-  from vit_jax import data
   from vit_jax.extras.curation import bit_depth
   from vit_jax.extras.curation import check as check_lib
   from vit_jax.extras.curation import output
   from vit_jax.extras.curation import scan as scan_lib
+  from vit_jax.extras.curation import selection
   from vit_jax.extras.curation import similarity
   from vit_jax.inference import image_files
   from vit_jax.inference import load as load_lib
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the task; returns the exit status and the results."""
   fields.check_range(args, 'max_examples')
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
-  config = data.parse(flags.data_overrides(args))
+  config = selection.all_examples(flags.data_overrides(args))
   model = load_lib.load(args.model, which=args.which, log=None)
   request = scan_lib.prepare(
       config, max_examples=args.max_examples,

@@ -11,8 +11,8 @@ from vit_jax.extras.curation.commands import flags
 
 with epy.lazy_imports():
   from vit_jax import console
-  from vit_jax import data
   from vit_jax.extras.curation import describe as describe_lib
+  from vit_jax.extras.curation import selection
 
 
 def add_to(tasks: argparse._SubParsersAction) -> None:
@@ -27,7 +27,8 @@ def add_to(tasks: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the task; returns the exit status and the results."""
-  text, tables = describe_lib.describe(data.parse(flags.data_overrides(args)))
+  text, tables = describe_lib.describe(
+      selection.all_examples(flags.data_overrides(args)))
   console.print_lines(text)
   for title, columns, rows in tables:
     console.table(title, columns, rows)
