@@ -162,7 +162,8 @@ def _optimizer(experiment: Experiment) -> optim.Optimizer:
         f'averaging is {config.averaging}, but the optimizer {section.name} '
         'has its own average. Set averaging to null.')
   if config.lora.rank:
-    registry.load(registry.LORA).check_frozen(optimizer.trainable)
+    registry.load(registry.LORA).check_frozen(
+        optimizer.trainable, config.init.new)
   return optimizer
 
 

@@ -94,14 +94,15 @@ def build(
       (config.name, config.scale(params))]
   if config.clip_norm is not None:
     steps.insert(0, ('clip', optax.clip_by_global_norm(config.clip_norm)))
+  if config.frozen_layers:  # Not a part of the clipped norm.
+    steps.insert(0, ('unfrozen', _multiply(
+        jax.tree.map(lambda multiplier: multiplier > 0, multipliers))))
   if config.weight_decay:
     rates = jax.tree.map(lambda rule: config.weight_decay * rule, decay)
     steps.append(('weight_decay', _decay(
         rates, to_start=config.decay_towards == 'start')))
   if config.learning_rate_rules or by_layer:
-    steps.append(('multipliers', optax.stateless(
-        lambda updates, params: _map_trained(
-            lambda multiplier, u: multiplier * u, multipliers, updates))))
+    steps.append(('multipliers', _multiply(multipliers)))
   steps.append(('learning_rate', optax.scale_by_learning_rate(schedule)))
   tx, average = config.with_average(optax.named_chain(*steps), schedule)
   if config.frozen:
@@ -109,6 +110,12 @@ def build(
     tx = optax.selective_transform(tx, freeze_mask=frozen)
   return Optimizer(
       tx=tx, schedule=schedule, trainable=trainable, average=average)
+
+
+def _multiply(factors: Any) -> optax.GradientTransformation:
+  """Returns a multiplication of updates by the factors of parameters."""
+  return optax.stateless(lambda updates, params: _map_trained(
+      lambda factor, u: factor * u, factors, updates))
 
 
 def _decay(rates: Any, *, to_start: bool) -> optax.GradientTransformation:

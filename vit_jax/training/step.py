@@ -35,8 +35,8 @@ class Loss(Protocol):
     """Returns the loss and metrics of each example."""
 
 
-# Norms at the last step before a log line. Gradients and updates of frozen
-# parameters are zero.
+# Norms at the last step before a log line. Gradients and updates of parameters
+# that `optimizer.frozen` matches are zero.
 NORMS = ('gradient_norm', 'update_norm', 'parameter_norm')
 
 

@@ -83,4 +83,11 @@ def test_kernels_must_be_frozen_and_adapters_trained(boxed, frozen):
   params = nn.unbox(lora.init(CONFIG, jax.random.key(1), boxed))
   with pytest.raises(ValueError, match='optimizer.frozen must match'):
     lora.check_frozen(tree.map_with_name(
-        lambda name, _: name.split('/')[0] not in frozen, params))
+        lambda name, _: name.split('/')[0] not in frozen, params), ())
+
+
+def test_new_parameters_must_not_be_frozen(boxed):
+  params = nn.unbox(lora.init(CONFIG, jax.random.key(1), boxed))
+  with pytest.raises(ValueError, match='head/dense/bias is new'):
+    lora.check_frozen(tree.map_with_name(
+        lambda name, _: name.startswith('lora/'), params), ['head/.*'])

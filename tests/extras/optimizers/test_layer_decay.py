@@ -78,3 +78,11 @@ def test_first_layers_and_embeddings_may_be_frozen(frozen, decay, layers):
   assert not np.any(got['patches']['kernel'])
   assert not np.any(got['relative']['offsets'])
   np.testing.assert_allclose(got['head']['bias'], -0.1, rtol=1e-6)
+
+
+def test_frozen_layers_are_no_part_of_the_clipped_norm():
+  params = {'encoder': {'layers': {'kernel': np.ones((3, 2))}},
+            'head': {'bias': np.ones(2)}}
+  tx = build(params, momentum=0.0, frozen_layers=3, clip_norm=1.0).tx
+  got = tx.update(params, tx.init(params), params)[0]
+  np.testing.assert_allclose(got['head']['bias'], -0.1 / 2**0.5, rtol=1e-6)

@@ -54,6 +54,7 @@ CONSTANT = {'schedule': {'name': 'constant'}}
 @pytest.mark.parametrize(('name', 'section', 'words'), [
     ('optax.lin', {}, "Unknown name 'optax.lin'. Did you mean 'optax.lion'?"),
     ('optax.contrib.schedule_free_sgd', {}, 'Unknown name'),
+    ('optax.contrib.madgrad', {}, 'Unknown name'),
     ('optax.lion', {'arguments': {'b_1': 0.9}},
      "Unknown argument of optax.lion 'b_1'. Did you mean 'b1'?"),
     ('optax.noisy_sgd', {}, 'checkpoints cannot hold its state'),

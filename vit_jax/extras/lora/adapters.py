@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vit_jax import objectives
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.exceptions import UserError
@@ -99,13 +100,25 @@ def names(params: types.Params) -> list[str]:
                  for path in tree.flatten(params.get(ROOT, {}))})
 
 
-def check_frozen(trainable: Any) -> None:
+def check_frozen(trainable: Any, new: Sequence[str]) -> None:
   """Raises unless adapters are trained and their kernels are frozen.
+
+  Checkpoints leave out what is frozen and find it in the base again, so no
+  parameter can be both frozen and new.
 
   Args:
     trainable: tree of booleans like the parameters.
+    new: regular expressions of parameters that are not in the base.
   """
   trained = tree.flatten(trainable)
+  if objectives.TEACHER in trainable:
+    new = (*new, f'{objectives.PROJECTOR}/.*')  # See `fit_weights.fit`.
+  for name in trained:
+    if not trained[name] and any(re.fullmatch(rule, name) for rule in new):
+      raise UserError(
+          f'{name} is new (init.new), but optimizer.frozen matches it: it '
+          f'would keep its random values. Add {name.partition("/")[0]}/ to '
+          "what is trained: optimizer.frozen=['(?!head/|lora/|...).*'].")
   for name in names(trainable):
     if trained[name] or not all(trained[f'{ROOT}/{name}/{x}'] for x in 'ab'):
       raise UserError(

@@ -15,19 +15,24 @@ from vit_jax import tree
 from vit_jax.exceptions import UserError
 from vit_jax.optim import config
 
+# Their updates are not proportional to the learning rate, which is 1 here.
+_NOT_PROPORTIONAL = ('cocob', 'dadapt_adamw', 'fromage', 'madgrad')
+
 
 def _optax_optimizers() -> dict[str, Callable[..., Any]]:
   """Returns Optax's optimizers by name: 'optax.lion', 'optax.contrib.adopt'.
 
   An optimizer is a public function with a learning rate. Its `schedule_free`
-  variants are left out, because `ScheduleFreeConfig` evaluates their average.
+  variants are left out, because `ScheduleFreeConfig` evaluates their average,
+  and those of `_NOT_PROPORTIONAL`.
   """
   return {
       f'{module.__name__}.{name}': function
       for module in (optax, contrib)
       for name, function in inspect.getmembers(module, inspect.isfunction)
       if 'learning_rate' in inspect.signature(function).parameters
-      and not name.startswith(('_', 'scale_by_', 'schedule_free'))}
+      and not name.startswith(('_', 'scale_by_', 'schedule_free'))
+      and name not in _NOT_PROPORTIONAL}
 
 
 OPTAX = _optax_optimizers()
