@@ -26,8 +26,9 @@ def softmax_cross_entropy(
 
   Args:
     logits: of any floating type.
-    labels: class indices, or one value per class, normalised to sum 1: k-hot
-      labels become 1 / k each. The loss of an example without labels is 0.
+    labels: class indices, or one value per class, normalised if they sum to
+      more than 1: k-hot labels become 1 / k each. The loss of an example
+      without labels is 0.
     label_smoothing: y = (1 - s) y + s / classes (arXiv:1512.00567, sec. 7).
 
   Returns:
@@ -81,7 +82,8 @@ def _targets(
 ) -> Float[Array, 'batch classes']:
   """Returns smoothed float32 labels [batch, classes] for logits of `shape`.
 
-  With `distribution`, the values of each example are normalised to sum 1.
+  With `distribution`, the values of an example that sum to more than 1 are
+  normalised to sum 1.
   """
   if labels.shape not in (shape, shape[:1]):
     raise UserError(
@@ -93,10 +95,9 @@ def _targets(
   if not distribution:
     return optax.smooth_labels(targets, label_smoothing)
   total = targets.sum(axis=-1, keepdims=True)
-  # Examples without labels stay 0.
-  smooth = optax.smooth_labels(
+  # The sum is less than 1 if a part of a mixed image has no labels.
+  return jnp.minimum(total, 1) * optax.smooth_labels(
       targets / jnp.where(total > 0, total, 1), label_smoothing)
-  return jnp.where(total > 0, smooth, 0)
 
 
 def _nan_where_unknown(

@@ -105,8 +105,8 @@ class DataConfig:
     num_threads: threads per process. More than two help with slow storage only,
       because of Python's global interpreter lock.
     prefetch: batches that each process prepares ahead; bounds its memory.
-    cache_mib: memory per process for decoded images, in MiB, so that small
-      datasets decode once.
+    cache_mib: memory for decoded images, in MiB, per process and split, so that
+      small datasets decode once.
     shapes: settings of the source 'shapes'.
   """
   source: fields.Both[str] = 'digits'
@@ -174,15 +174,7 @@ class DataConfig:
     self.build_ops(train=False)
 
   def _check_normalisation(self) -> None:
-    if self.value_range is None and self.dtype != 'uint8':
-      raise UserError(
-          f'dtype {self.dtype} needs value_range, the pixel values that become '
-          '0 and 1, such as [0, 65535], or [0, 10000] for reflectances.')
-    if self.value_range is not None and not (
-        -math.inf < self.value_range[0] < self.value_range[1] < math.inf):
-      raise UserError(
-          'value_range must be a lower and a higher pixel value; got '
-          f'{self.value_range}.')
+    value_scale_lib.check_range(self.value_range, self.dtype)
     for name in ('mean', 'std'):
       value = getattr(self, name)
       if isinstance(value, tuple) and len(value) not in (1, self.channels):

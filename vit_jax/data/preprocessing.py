@@ -63,6 +63,7 @@ class Preprocess:
             f'{name} must be one number, or one for each of {self.channels} '
             f'channels, but is {getattr(self, name)}.')
     fields.check_range(self, 'std', above=0)
+    value_scale_lib.check_range(self.value_range, self.pixel_dtype)
     if self.ops is None:
       object.__setattr__(self, 'ops', (ops_lib.Resize(self.resolution),))
 

@@ -8,12 +8,15 @@ the `Preprocess` of weights.
 """
 
 import dataclasses
+import math
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Real
 import numpy as np
+
+from vit_jax.exceptions import UserError
 
 DEFAULT_RANGE = (0, 255)  # Pixel values that become 0 and 1.
 
@@ -46,3 +49,15 @@ class ValueScale:
     """Returns model inputs for pixels in [0, 1]."""
     return (pixels - np.asarray(self.mean, np.float32)) / np.asarray(
         self.std, np.float32)
+
+
+def check_range(value_range: tuple[float, float] | None, dtype: str) -> None:
+  """Raises a UserError unless it is the range of pixels of a type."""
+  if value_range is None and dtype != 'uint8':
+    raise UserError(
+        f'dtype {dtype} needs value_range, the pixel values that become 0 '
+        'and 1, such as [0, 65535], or [0, 10000] for reflectances.')
+  if value_range is not None and not (
+      -math.inf < value_range[0] < value_range[1] < math.inf):
+    raise UserError('value_range must be a lower and a higher pixel value; got '
+                    f'{value_range}.')

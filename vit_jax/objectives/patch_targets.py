@@ -107,8 +107,8 @@ def colors(
   sums = jnp.einsum(
       'bnhwc,ih,jw->bnijc', jnp.round(pixels * 255),
       _overlaps(height, side), _overlaps(width, side), precision='highest')
-  levels = jnp.minimum(
-      sums.astype(jnp.int32) * LEVELS // (255 * height * width), LEVELS - 1)
+  levels = jnp.clip(
+      sums.astype(jnp.int32) * LEVELS // (255 * height * width), 0, LEVELS - 1)
   weights = LEVELS ** np.arange(channels)[::-1]
   return (levels * weights).sum(axis=-1).reshape(*pixels.shape[:2], -1)
 

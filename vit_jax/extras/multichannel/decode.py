@@ -133,11 +133,13 @@ def _cast(pixels: np.ndarray, dtype: decode_lib.Dtype) -> np.ndarray:
           f'its values are {pixels.dtype} from {pixels.min():g} to '
           f'{pixels.max():g}, but data.dtype {dtype} holds integers from 0 to '
           f'{largest}. Use another data.dtype, with its data.value_range.')
-  elif not np.isfinite(pixels).all():
+  with np.errstate(over='ignore'):  # Becomes infinite, an error.
+    result = np.ascontiguousarray(pixels, dtype)
+  if not np.isfinite(result).all():
     raise UserError(
-        f'{int((~np.isfinite(pixels)).sum())} of its {pixels.size} values are '
-        'NaN or infinite. Replace them.')
-  return np.ascontiguousarray(pixels, dtype)
+        f'{int((~np.isfinite(result)).sum())} of its {result.size} values are '
+        'NaN, infinite or beyond float32. Replace them.')
+  return result
 
 
 def _read(
