@@ -18,7 +18,8 @@ from vit_jax.evals.evaluator import Split
 from vit_jax.exceptions import UserError
 
 
-def config_type(name: str, *, where: str) -> type[EvaluatorConfig]:
+def config_type(
+    name: str, *, where: str = 'evaluator') -> type[EvaluatorConfig]:
   """Returns the config record of a kind of evaluator."""
   return registry.find(
       name, registry.EVALUATORS, what=f'{where}.name', kind=EvaluatorConfig)

@@ -58,7 +58,9 @@ class RegressionConfig(evaluator.EvaluatorConfig):
       per_target = metrics.errors(values['prediction'], values['label'])
       for name in ('mean_absolute_error', 'root_mean_square_error'):
         per_target[name] = per_target[name] * std
-      result = {'loss': float(values['loss'].mean(dtype=np.float64))}
+      # A missing value adds 0 to the loss of its example.
+      result = {'loss': float(values['loss'].mean(dtype=np.float64)
+                              / (~np.isnan(values['label'])).mean())}
       for name, numbers in per_target.items():
         result[name] = float(numbers.mean())
         if len(split.dataset.targets) > 1:

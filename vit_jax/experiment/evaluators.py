@@ -37,9 +37,8 @@ def opener(
 ) -> OpenData:
   """Returns a function that opens evaluation data, each split once.
 
-  Evaluation data with the classes of `train_data`, or of one of its sources,
-  are numbered as in `train_data`. `data_optional` is that of
-  `data.open_dataset`.
+  Evaluation data with the classes of `train_data` are numbered as they are.
+  `data_optional` is that of `data.open_dataset`.
   """
   @functools.cache
   def open_data(
@@ -47,15 +46,13 @@ def opener(
       seeds: tuple[int, ...] = (0,),
       relabel: Callable[[data.Dataset], data.Dataset] | None = None,
   ) -> tuple[data.Dataset, np.ndarray | None]:
-    own = config.data.own_source(source)
     dataset = data.open_dataset(
-        config.data, split=split, source=own, data_optional=data_optional,
+        config.data, split=split, source=config.data.own_source(source),
+        data_optional=data_optional,
         labelled=config.objective.uses_labels and not relabel)
     if relabel and not dataset.planned:
       dataset = relabel(dataset)
-    dataset = data.with_classes(
-        dataset, train_data.classes,
-        subset=bool(config.data.mixture) and own in config.data.sources)
+    dataset = data.with_classes(dataset, train_data.classes)
     dataset = config.objective.with_labels(dataset)
     if dataset.planned or not per_class:
       return dataset, None
@@ -78,12 +75,10 @@ def without_unlabelled(
   """
   if config.objective.uses_labels:
     return config
-  left_out = {}
-  for name, section in config.evals.items():
-    if section.uses_labels:
-      dataset, _ = open_data(section.split, section.source)
-      if dataset.is_unlabelled:
-        left_out[name] = dataset.title
+  left_out = {
+      name: dataset.title for name, section in config.evals.items()
+      if section.uses_labels and (dataset := open_data(
+          section.split, section.source)[0]).is_unlabelled}
   for setting, metric in config_lib.checkpoint_metrics(config):
     if title := left_out.get(metric.partition('/')[0]):
       raise UserError(

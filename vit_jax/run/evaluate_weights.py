@@ -124,22 +124,22 @@ def _evaluators(
 def _as_trained(
     config: config_lib.Config, weights: weights_lib.Weights,
 ) -> config_lib.Config:
-  """Returns the config with the scales and the sigmoid of the training.
+  """Returns the config with the scales and activation of the training.
 
   With another config, measured scales would come from the evaluation data, and
   the loss 'auto' of a head from its labels.
   """
-  objective = config.objective
-  if weights.preprocess.activation == 'sigmoid' and isinstance(
+  objective, activation = config.objective, weights.preprocess.activation
+  if activation != 'none' and isinstance(
       objective, supervised.SupervisedConfig) and (
           objective.loss == 'auto'
           and any(section.uses_head for section in config.evals.values())):
-    objective = dataclasses.replace(objective, loss='sigmoid')
+    objective = dataclasses.replace(objective, loss=activation)
   scales: dict[str, Any] = {
       name: getattr(weights.preprocess, name)
       for name in ('mean', 'std', 'resolution')
       if isinstance(getattr(config.data, name), str)}
-  if weights.preprocess.activation == 'none':
+  if activation == 'none':
     trained, count = weights.run.get('data', {}), weights.config.num_classes
     # Without a scale, the outputs of the head are labels.
     for name, default in (('target_mean', 0.0), ('target_std', 1.0)):
@@ -251,7 +251,8 @@ def _print(
   dataset = experiment.data_of(name)
   if dataset.without_images:
     console_lib.print_lines(f'note: {dataset.without_images_note}')
-  images = console_lib.format_count(int(result.metrics['examples']), 'image')
+  images = console_lib.format_count(
+      int(result.metrics.get('examples', len(dataset))), 'image')
   console_lib.table(f'{name}: {dataset.title}, {images} in {secs:.1f} s',
                 *_table(experiment, name, result))
   for heading, details in result.details:

@@ -211,9 +211,10 @@ def test_a_source_of_the_mixture_is_evaluated_with_its_classes():
           'source': 'shapes', 'split': 'train[:100]'}],
             'shapes': {'label': 'single'}})
   shapes, _ = experiment.open_data('', 'shapes')
-  assert shapes.class_names == experiment.dataset.class_names
-  assert shapes.source.label(0) == 10 + data.open_dataset(
-      experiment.config.data, split='test', source='shapes').source.label(0)
+  classes = experiment.dataset.classes
+  assert {*shapes.class_names} < {*classes.names}  # `shift` restricts to them.
+  assert data.with_classes(shapes, classes, subset=True).source.label(
+      0) == 10 + shapes.source.label(0)
   assert len(experiment.open_data('', '')[0]) == 360 + 2000
 
 

@@ -46,9 +46,10 @@ def describe(
       config=dataclasses.replace(config, evals={'baseline': section})))
   with device_memory.explain_shortage('The baseline', advice=(
       f'Set --config.evals.{name}.batch_size to a smaller number.')):
-    accuracy = evaluate['baseline'](params, on_batch).metrics['accuracy']
-  images = console.format_count(len(samples[test.split]), 'image')
-  return (f'baseline: {console.format_percent(accuracy, digits=2)} of {images} '
+    found = evaluate['baseline'](params, on_batch).metrics
+  accuracy = console.format_percent(found['accuracy'], digits=2)
+  images = console.format_count(int(found['examples']), 'image')
+  return (f'baseline: {accuracy} of {images} '
           f'of {test.split} by k-NN among '
           f'{console.format_count(len(samples[train.split]), "training image")}'
           ', from the frozen features')

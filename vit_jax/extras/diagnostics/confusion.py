@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Int
 import numpy as np
-import optax
 
 from vit_jax import console
 from vit_jax import metrics
@@ -45,11 +44,12 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
           f'classes is too large; the limit is {MAX_CLASSES:,}.')
 
     def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
-      logits = context.predict(params, batch)['logits']
+      logits = context.predict(params, batch)['logits'].astype(jnp.float32)
+      log_probabilities = getattr(jax.nn, f'log_{context.activation}')(logits)
       return {'label': batch['label'], 'prediction': logits.argmax(axis=-1),
-              'loss': optax.softmax_cross_entropy_with_integer_labels(
-                  logits.astype(jnp.float32), batch['label']),
-              'confidence': jax.nn.softmax(logits.astype(jnp.float32)).max(-1),
+              'loss': -jnp.take_along_axis(
+                  log_probabilities, batch['label'][:, None], axis=-1)[:, 0],
+              'confidence': jnp.exp(log_probabilities.max(axis=-1)),
               'is_nan': jnp.isnan(logits).any(axis=-1)}
 
     def finish(values: passes.Values) -> evaluator.Result:
@@ -80,6 +80,9 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
         largest = largest_losses(values, dataset.source)
         tables |= largest
         details.append(('Largest losses', _printed(largest, names)))
+      else:
+        context.note(f'note: {context.where} lists no largest losses and draws '
+                     'no mistakes, because images could not be read.')
       return evaluator.Result(
           {'accuracy': float(correct.sum() / total.sum()),
            'accuracy_class_mean': float(np.nanmean(accuracy)),
@@ -97,8 +100,8 @@ def largest_losses(
 ) -> dict[str, np.ndarray]:
   """Returns the images of largest loss: `loss_...` arrays, in this order.
 
-  The loss is minus the logarithm of the probability of the label: images of
-  large loss are often labelled wrongly.
+  The loss is minus the logarithm of the probability that the model gives the
+  label: images of large loss are often labelled wrongly.
   """
   order = np.argsort(-values['loss'], kind='stable')[:most]
   return {'loss_image': np.array([source.key(int(i)) for i in order]),

@@ -106,6 +106,12 @@ def _check_storable(
     raise UserError(
         '--store-thresholds stores those of images as `predict` sees them, but '
         f'evals.{name}.flip averages mirror images. Leave one of them out.')
+  if config.data.resolution != 'auto' and (
+      config.data.build_ops(train=False) != weights.preprocess.ops):
+    raise UserError(
+        '--store-thresholds stores those of images as `predict` sees them, but '
+        'data.resolution or data.eval_ops differ from those of '
+        f'{weights.origin}. Leave them out.')
   if not weights.is_checkpoint or (
       weights.settings.get('labels') == weights_lib.GIVEN):
     raise UserError(
@@ -203,7 +209,8 @@ def _measured(
   """
   chosen = {name: section
             for name, section in weights.run.get('evals', {}).items()
-            if section.get('name') == 'roc' and section.get('threshold_split')}
+            if section.get('name') == 'roc' and section.get('threshold_split')
+            and not section.get('flip')}  # `predict` averages nothing.
   if not chosen:
     return ()
   metrics = _metrics(epath.Path(weights.address))
