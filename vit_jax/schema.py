@@ -202,7 +202,8 @@ def convert(value: Any, hint: Any, *, where: str) -> Any:
   if origin is tuple:
     return _convert_tuple(value, args, where=where)
   if hint is dict or origin in (dict, Mapping):
-    return _convert_mapping(value, args, where=where)
+    return {str(k): convert(v, args[1] if args else Any, where=f'{where}.{k}')
+            for k, v in check_section(value, where=where).items()}
   return _convert_scalar(value, hint, where=where)
 
 
@@ -236,11 +237,6 @@ def _convert_tuple(value: Any, args: Sequence[Any], *, where: str) -> tuple:
                for i, (v, a) in enumerate(zip(value, args)))
 
 
-def _convert_mapping(value: Any, args: Sequence[Any], *, where: str) -> dict:
-  return {str(k): convert(v, args[1] if args else Any, where=f'{where}.{k}')
-          for k, v in check_section(value, where=where).items()}
-
-
 def _convert_scalar(value: Any, hint: Any, *, where: str) -> Any:
   if isinstance(value, int) and not -2**63 <= value < 2**63:
     raise UserError(f'{where} must be a number of at most 64 bits.')
@@ -261,7 +257,7 @@ def _read_flag(text: FlagText, hint: Any) -> Any:
   constants = {'true': True, 'false': False, 'none': None, 'null': None}
   if text.lower() in constants:
     return constants[text.lower()]
-  malformed = ValueError, SyntaxError, RecursionError, MemoryError  # Nested.
+  malformed = ValueError, TypeError, SyntaxError, RecursionError, MemoryError
   with contextlib.suppress(*malformed):
     return ast.literal_eval(str(text))
   if text.startswith(('[', '{')):

@@ -167,6 +167,7 @@ def test_a_variant_replaces_earlier_dimensions(file):
   model = load(file, 'model.variant=Ti/16').model
   assert (model.width, model.depth, model.patch) == (192, 12, 16)
   assert load(file, 'model.variant=Ti/16', 'model.depth=3').model.depth == 3
+  assert load(file, 'model.depth=3', 'model.variant=Ti/16').model.depth == 3
 
 
 def test_changing_only_the_name_keeps_common_fields(file):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from vit_jax import evals
+from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import registry
 from vit_jax import schema
@@ -145,15 +146,13 @@ def merge(
 
 def _hints(section: Any, name: str = '') -> Mapping[str, Any]:
   """Returns the field types of a record, by its type or name, or of a union."""
-  if name and section is evals.EvaluatorConfig:
-    section = evals.config_type(name, where='evaluator')
-  elif name and section is optim.CommonConfig:
-    section = optim.config_type(name)
-  found: dict[str, Any] = {}
-  for record in typing.get_args(section) or (section,):
-    if dataclasses.is_dataclass(record):
-      found |= typing.get_type_hints(record)
-  return found
+  kinds = {evals.EvaluatorConfig: evals, optim.CommonConfig: optim,
+           objectives.ObjectiveConfig: objectives}
+  if name and section in kinds:
+    section = kinds[section].config_type(name)
+  return {key: hint for record in typing.get_args(section) or (section,)
+          if dataclasses.is_dataclass(record)
+          for key, hint in typing.get_type_hints(record).items()}
 
 
 def order_stages(stages: Mapping[str, Any]) -> dict[str, Any]:

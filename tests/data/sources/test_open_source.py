@@ -1,11 +1,9 @@
 """A dataset's name, or the layout of a path, determines how it is opened."""
 
-from etils import epath
 import pytest
 
 from tests import own_data
 from vit_jax import data
-from vit_jax.data.sources import files
 from vit_jax.data.sources import open_source
 
 
@@ -42,14 +40,3 @@ def test_only_metadata_is_read_beside_class_folders(tmp_path):
   (tmp_path / 'notes.csv').rename(tmp_path / 'metadata.csv')
   with pytest.raises(ValueError, match='metadata.csv is not UTF-8'):
     opened(tmp_path)
-
-
-@pytest.mark.parametrize(('names', 'splits'), [
-    (['train-0.tar', 'val-1.tar'], ['train', 'val']),
-    (['train/0.tar', 'test/0.tar'], ['train', 'test']),
-    (['my_test/0.tar', 'trainer-1.tar'], None),
-    (['train-0.tar', 'train-1.tar'], None), (['a.tar', 'b.tar'], None)])
-def test_file_names_contain_the_split(names, splits):
-  found = files.splits_of_files(
-      [*map(epath.Path, names)], [1] * len(names), where='x')
-  assert splits == (found if found is None else found.to_pylist())

@@ -66,11 +66,8 @@ def test_a_failing_device_is_reported_without_traceback(monkeypatch):
 
 def test_doctor_runs_with_the_standard_library_only():
   # -S hides all installed packages.
-  code = ('import argparse, sys; '
-          'from vit_jax.extras.doctor.commands import doctor; '
-          'sys.exit(doctor.run(argparse.Namespace())[0])')
   result = subprocess.run(
-      [sys.executable, '-S', '-c', code], cwd=checks.ROOT,
+      [sys.executable, '-S', 'main.py', 'doctor'], cwd=checks.ROOT,
       env={'PYTHONPATH': ''}, capture_output=True, text=True, check=False)
   assert result.returncode == 1, result.stderr
   assert 'FAIL  jax ' in result.stdout

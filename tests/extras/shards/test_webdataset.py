@@ -1,10 +1,12 @@
 """WebDataset shards are scanned once and then read in any order."""
 
 import json
+import pathlib
 
 import pytest
 
 from tests import own_data
+from vit_jax.extras.shards import file_keys
 
 
 def pairs(first, last, kind='cls', folder='deep.er/'):
@@ -180,3 +182,14 @@ def test_malformed_members_and_labels_are_errors(
   own_data.write_tar(tmp_path / 'a.tar', members)
   with pytest.raises(ValueError, match=message):
     own_data.open_splits(tmp_path / 'a.tar', **flags)
+
+
+@pytest.mark.parametrize(('names', 'splits'), [
+    (['train-0.tar', 'val-1.tar'], ['train', 'val']),
+    (['train/0.tar', 'test/0.tar'], ['train', 'test']),
+    (['my_test/0.tar', 'trainer-1.tar'], None),
+    (['train-0.tar', 'train-1.tar'], None), (['a.tar', 'b.tar'], None)])
+def test_file_names_contain_the_split(names, splits):
+  found = file_keys.splits_of_files(
+      [*map(pathlib.Path, names)], [1] * len(names), where='x')
+  assert splits == (found if found is None else found.to_pylist())

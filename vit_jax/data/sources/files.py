@@ -173,19 +173,11 @@ def splits_of_folders(
   """Returns the top folder of each path if `train` is one of them."""
   tops = [path.partition('/')[0] for path in paths]
   found = [top if top in split_strings.NAMES else None for top in tops]
-  return _check_splits(found, paths, [1] * len(paths), where) if (
+  return check_splits(found, paths, [1] * len(paths), where) if (
       'train' in found) else None
 
 
-def splits_of_files(
-    paths: Sequence[os.PathLike], counts: Sequence[int], *, where: str,
-) -> columns_lib.Column | None:
-  """Returns the split of each row of files; None if they do not differ."""
-  return _check_splits(
-      [*map(split_strings.find_in_file, paths)], paths, counts, where)
-
-
-def _check_splits(
+def check_splits(
     found: Sequence[str | None], paths: Sequence[os.PathLike | str],
     counts: Sequence[int], where: str,
 ) -> columns_lib.Column | None:
@@ -285,7 +277,7 @@ def is_path(name: str) -> bool:
       or atomic_files.is_remote(name)
       or suffix in {'.parquet', '.tar', *TABLE_SUFFIXES,
                     *IMAGE_SUFFIXES}
-      or (not known_datasets.is_known(name) and epath.Path(name).is_dir()))
+      or (not known_datasets.is_known(name) and os.path.isdir(name)))
 
 
 def identity(name: str) -> str:

@@ -68,7 +68,7 @@ def check_devices(has_gpu: bool) -> list[Check]:
     jax.lax.conv(image, kernel, (4, 4), 'VALID').block_until_ready()
   except Exception as error:  # Any failure to start is the result.
     return [Check(
-        'jax', 'fails: ' + str(error).splitlines()[0], 'FAIL',
+        'jax', 'fails: ' + (str(error) or repr(error)).splitlines()[0], 'FAIL',
         'Free the memory of the GPU, or export XLA_CLIENT_MEM_FRACTION=0.5'
         if has_gpu else _how_to_install('', 'jax[cpu]'))]
   checks.append(Check('convolution', 'runs'))
@@ -100,7 +100,9 @@ def _how_to_install(extra: str, package: str) -> str:
     return f"{INSTALL} '{package}'"
   if extra:
     return f"{INSTALL} --editable '{ROOT}[{extra}]'"
-  return f'{INSTALL} -r {ROOT}/requirements.txt -c {ROOT}/constraints.txt'
+  versions = 'constraints-newest' if sys.version_info >= (3, 13) else (
+      'constraints')  # As in the Makefile.
+  return f'{INSTALL} -r {ROOT}/requirements.txt -c {ROOT}/{versions}.txt'
 
 
 def _satisfies(version: str, wanted: str) -> bool:

@@ -1,12 +1,15 @@
-"""Keys of examples by the file that holds them."""
+"""Keys and splits of examples by the file that holds them."""
 
 from collections.abc import Sequence
 import dataclasses
+import os
 
 from jaxtyping import Integer
 import numpy as np
 
 from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import files as files_lib
+from vit_jax.data.splits import split_strings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,3 +31,11 @@ class FileKeys:
     if self.keys is not None:
       return f'{self.files[file]}/{self.keys[row]}'
     return f'{self.files[file]} {row - (self.ends[file - 1] if file else 0)}'
+
+
+def splits_of_files(
+    paths: Sequence[os.PathLike], counts: Sequence[int], *, where: str,
+) -> columns_lib.Column | None:
+  """Returns the split of each row of files; None if they do not differ."""
+  return files_lib.check_splits(
+      [*map(split_strings.find_in_file, paths)], paths, counts, where)

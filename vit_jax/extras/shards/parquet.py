@@ -85,7 +85,7 @@ def open_parquet(
   return _open(
       [converted], config, where=where, keys=file_keys.FileKeys(
           files.relative_names(paths), np.cumsum(lengths)),
-      splits=files.splits_of_files(paths, lengths, where=where))
+      splits=file_keys.splits_of_files(paths, lengths, where=where))
 
 
 def _explained(where: str) -> contextlib.AbstractContextManager[None]:

@@ -57,7 +57,7 @@ def open_tars(
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   columns = _choose_columns(images, config, where)
   if columns['splits'] is None:
-    columns['splits'] = files.splits_of_files(
+    columns['splits'] = file_keys.splits_of_files(
         paths, [*map(len, found)], where=where)
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(table_source.Images(
