@@ -206,8 +206,8 @@ def parse_overrides(
       if not isinstance(inner, dict):
         raise UserError(f'{flag}={text}: {name} is {inner!r}, not a section.')
     read = schema.convert(value, Any, where=f'{flag}={key}')
-    # The type of a field decides whether 'none' is one of its values.
-    inner[last] = value if read is None else read
+    # The type of a field decides whether it is a text or 'none'.
+    inner[last] = value if read is None or sections else read
   return result
 
 
@@ -238,8 +238,7 @@ def find_images(
   sections = [data_config.parse(keys)]
   trained = (run or {}).get('data', {})
   table = {**trained.get('table', {}), 'folder': '', 'split': None}
-  if not keys and (table.get('path') or table.get('label')) and (
-      trained.get('target') in ('', 'single', 'multi', 'regression')):
+  if not keys and trained.get('target') not in (None, 'masks', 'none'):
     sections.insert(0, data_config.parse(
         {'target': trained['target'], 'table': table}))
   return image_files.find(args.paths, [

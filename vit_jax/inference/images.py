@@ -140,7 +140,7 @@ def open_image(
   read = functools.partial(
       decode.decode, channels=channels, dtype=preprocess.pixel_dtype)
   if isinstance(image, (str, os.PathLike)):
-    data = epath.Path(image).read_bytes()
+    data = epath.Path(image).expanduser().read_bytes()
     with exceptions.within(str(image)):
       return read(data)
   if isinstance(image, Image.Image):

@@ -317,7 +317,8 @@ class Model(weights_lib.Weights):
     """
     if isinstance(images, (str, os.PathLike)) and (
         image_files.holds_several(images)):
-      images = list(image_files.find([os.fspath(images)])[0])
+      found, _ = image_files.find([os.fspath(images)])
+      images = [path for path, rows in found.items() for _ in rows]
     single = images_lib.is_single(images, channels=self.preprocess.channels)
     given: list[Any] = [images] if single else list(images)  # type: ignore
     if not given:

@@ -3,6 +3,7 @@
 import csv
 import json
 import pathlib
+import types
 
 import numpy as np
 from PIL import Image
@@ -10,6 +11,7 @@ import pytest
 
 from tests import random_models
 from vit_jax import __main__ as main
+from vit_jax.extras.curation import mistakes
 
 TINY = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4}
 NAMES = ('ant', 'bee', 'cat')
@@ -63,7 +65,7 @@ def test_class_folders_are_labels_and_mistakes_are_listed_by_confidence(
 
 def test_a_table_may_have_labels_that_are_no_classes(capsys):
   pathlib.Path('t.csv').write_text(
-      'path,label\nimages/test/ant/0.png,ant\nimages/test/bee/1.png,dog\n')
+      'path,label\nimages/test/ant/0.png, ant \nimages/test/bee/1.png,dog\n')
   assert predict('t.csv', '--output=p.jsonl') == 0
   assert 'of 1 label; 1 are missing or no class of the model' in (
       capsys.readouterr().out)
@@ -74,6 +76,15 @@ def test_a_table_may_have_labels_that_are_no_classes(capsys):
   pathlib.Path('t.csv').write_text('path,label\nimages/test/bee/1.png,dog\n')
   assert predict('t.csv') == 0
   assert 'no label is a class of the model' in capsys.readouterr().out
+
+
+def test_rows_of_an_image_are_joined_if_training_joined_them():
+  model = types.SimpleNamespace(
+      preprocess=types.SimpleNamespace(labels=NAMES),
+      run={'data': {'target': 'multi'}})
+  rows = [{'label': 'ant'}, {'label': ' bee'}, {'label': 'ant'}]
+  assert mistakes.with_folders({'a.png': rows}, [], model) == {
+      'a.png': [{'label': 'ant|bee'}]}
 
 
 def test_several_labels_are_compared_as_a_set(capsys):

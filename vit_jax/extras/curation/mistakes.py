@@ -7,7 +7,7 @@ given folder has the label of the first folder on its way whose name is a class
 of the model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import csv
 import os
 from typing import Any
@@ -17,6 +17,7 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import escape
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.exceptions import UserError
 from vit_jax.inference import image_files
 from vit_jax.inference import model as model_lib
@@ -29,9 +30,20 @@ Judge = Callable[[image_files.Labels, predictions.Prediction], bool | None]
 _SEPARATOR = '|'  # Of several labels, as in tables.
 
 
+def _section(model: model_lib.Model) -> Mapping[str, Any]:
+  """Returns the section `data` of the run that trained a model, if any."""
+  return model.run.get('data', {})
+
+
+def _separator(model: model_lib.Model) -> str:
+  return _section(model).get('table', {}).get('separator') or _SEPARATOR
+
+
 def with_folders(
     found: Found, paths: Sequence[str], model: model_lib.Model) -> Found:
   """Returns images with the label of their class folder, where they have one.
+
+  Rows of one image are joined if those of the training were.
 
   Args:
     found: labels of images; those that have some keep them.
@@ -43,11 +55,36 @@ def with_folders(
     for image, rows in found.items():
       prefix = '' if root == '.' else os.path.join(root, '')
       folders = os.path.dirname(image.removeprefix(prefix)).split(os.sep)
-      label = next((part for part in folders if part in names), None)
+      label = next((part for part in map(columns_lib.clean, folders)
+                    if part in names), None)
       if (image.startswith(prefix) and label is not None
           and not any(rows)):
         result[image] = [{'label': label}]
+  if _section(model).get('target') == 'multi':
+    result = {image: rows if len(rows) < 2 else [_join(rows, _separator(model))]
+              for image, rows in result.items()}
   return result
+
+
+def _join(
+    rows: Sequence[image_files.Labels], separator: str) -> image_files.Labels:
+  """Returns one row with the labels of all rows of an image."""
+  return {column: separator.join(dict.fromkeys(
+      str(cell) for row in rows for cell in _split(row[column], separator)))
+          for column in rows[0]}
+
+
+def _split(value: Any, separator: str) -> list[Any]:
+  """Returns the labels in a cell without spaces; empty ones are left out."""
+  if not isinstance(value, (list, tuple)):
+    value = value.split(separator) if isinstance(value, str) else [value]
+  return [cell for cell in map(columns_lib.clean, value) if cell is not None]
+
+
+def _name(cell: Any, names: Collection[str]) -> str:
+  """Returns the class of a cell; numbers are names as in training."""
+  number = columns_lib.to_integer(cell)
+  return str(cell if str(cell) in names or number is None else number)
 
 
 def judge(
@@ -65,18 +102,19 @@ def judge(
       is then None.
   """
   names = {*model.preprocess.labels}
-  several = model.preprocess.activation == 'sigmoid'
+  several = model.preprocess.activation == 'sigmoid' or (
+      _section(model).get('target') == 'multi')
 
   def is_right(
       labels: image_files.Labels, result: predictions.Prediction,
   ) -> bool | None:
-    value = next(iter(labels.values()), None)
+    value = columns_lib.clean(next(iter(labels.values()), None))
     if value is None:
       return None
-    cells = value if isinstance(value, (list, tuple)) else (
-        str(value).split(_SEPARATOR) if several and value not in names
-        else [value])
-    given = {*map(str, cells)}
+    one = not several or str(value) in names
+    cells = [value] if one and not isinstance(value, (list, tuple)) else (
+        _split(value, _separator(model)))
+    given = {_name(cell, names) for cell in cells}
     return given == {*result.decision} if given <= names else None
 
   comparable = not (model.has_decoder or model.preprocess.activation == 'none')
@@ -130,8 +168,11 @@ def report(
 
 
 def _confidence(record: predicted_files.Record) -> float:
-  """Returns the probability of the most probable class."""
-  return record['predictions'][0]['probability']
+  """Returns the probability of the decision or, without one, the highest."""
+  found = record['predictions']
+  return max((one['probability'] for one in found
+              if one['name'] in record['decision']),
+             default=found[0]['probability'])
 
 
 def _text(value: Any) -> str:

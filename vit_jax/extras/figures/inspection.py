@@ -161,7 +161,8 @@ def segmentation(
   masks = [find_mask(str(name)) for name in names]
   if any(masks):
     classes = {'label': [
-        np.asarray(Image.open(mask)) if mask else np.full_like(one, 255)
+        np.asarray(Image.open(mask)).astype(np.uint8) if mask  # Or 1 bit.
+        else np.full_like(one, 255)
         for mask, one in zip(masks, found)], **classes}
   prediction_figures.segmentation(
       images, classes, path, names=model.preprocess.labels,

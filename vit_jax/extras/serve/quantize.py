@@ -118,7 +118,7 @@ def compare(
 
   Returns:
     The measurements, and the fraction of images with the same class or, for
-    numbers, of the variance that int8 keeps (R^2).
+    numbers, of the variance that int8 keeps (R^2 of the worst target).
   """
   runs = [export.read(file, form='onnx') for file in files]
   secs: list[list[float]] = [[] for _ in files]
@@ -133,7 +133,8 @@ def compare(
   agreement = (classes[0] == classes[1]).mean()
   if numbers:
     error, centred = found[1] - found[0], found[0] - found[0].mean(axis=0)
-    agreement = 1 - (error ** 2).sum() / (centred ** 2).sum()
+    agreement = (1 - (error ** 2).sum(axis=0)
+                 / (centred ** 2).sum(axis=0)).min()
   return [Measured(
       mebibytes=pathlib.Path(file).stat().st_size / 2**20,
       images_per_sec=len(images) / statistics.median(times),
@@ -267,12 +268,14 @@ def class_of(
 ) -> int:
   """Returns the class of an image; -1 if none, several or another.
 
-  It is that of its rows in tables or, without labels, of its folder. Numbers
-  are class names as in training: '0.0' is '0'.
+  It is that of its rows in tables or, without labels, of the nearest folder
+  with the name of a class. Numbers are class names as in training: '0.0' is
+  '0'.
   """
   found = set()
   cells = [columns.clean(cell) for row in rows for cell in row.values()]
-  for cell in cells or [pathlib.Path(path).parent.name]:
+  folders = map(columns.clean, pathlib.Path(path).parts[:-1])
+  for cell in cells or [part for part in folders if part in names][-1:]:
     if cell is None:  # Without a label.
       continue
     number = columns.to_integer(cell)
