@@ -58,9 +58,8 @@ class Operation:
       self, scale: Callable[[tuple[int, int]], tuple[int, int]]) -> 'Operation':
     """Returns the operation for another resolution; `scale` changes sizes."""
     size = getattr(self, 'size', None)
-    if size is None:
-      return self
-    return dataclasses.replace(self, size=scale(size))  # type: ignore[type-var]
+    return self if size is None else dataclasses.replace(
+        self, size=scale(size))  # type: ignore[type-var]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -346,6 +346,8 @@ def _digest_source(selections: Iterable[selection_lib.Selection]) -> str:
     for index in range(len(dataset)):
       digest.update(dataset.source.key(index).encode(errors='surrogatepass')
                     + b'\n')
+    for label in split_strings.labels(dataset.source):
+      digest.update(np.asarray(label).tobytes() + b'\n')
   return digest.hexdigest()
 
 

@@ -3,6 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from vit_jax.experiment import config as config_lib
+from vit_jax.models import variants
+from vit_jax.models import vit
+
 RESOLUTION = 224
 DEVICE = 'TPUv3'
 
@@ -29,6 +35,17 @@ TABLE_2: Sequence[tuple[str, str, int, float]] = (
     ('L/16', 'imagenet21k', 90, 230),
     ('R152x4', 'jft', 40, 9_900),
 )
+
+
+def variant(config: config_lib.Config) -> str:
+  """Returns the variant that a run trains as the paper does; '' if another."""
+  name = config.model.variant
+  if not name or config.objective.name != 'supervised':
+    return ''
+  return name if all(
+      np.all(np.asarray(getattr(config.model, key)) == value)
+      for key, value in variants.section(name).items()
+      if key in vit.ViTConfig.dimensions) else ''
 
 
 def find(

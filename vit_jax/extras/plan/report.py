@@ -53,8 +53,9 @@ def figures(
               for kind, total in collectives.total(cost.collectives).items()}},
       'estimate': estimate and dataclasses.asdict(estimate),
       'paper': paper_costs.find(
-          variant=config.model.variant, dataset=experiment.dataset.name,
-          epochs=epochs, resolution=config.data.size)}
+          variant=paper_costs.variant(config),
+          dataset=experiment.dataset.name, epochs=epochs,
+          resolution=config.data.size)}
 
 
 def show(plan: Mapping[str, Any], cost: step_cost.StepCost) -> None:

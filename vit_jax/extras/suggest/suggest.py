@@ -35,7 +35,8 @@ _SPLITS = ('split', 'subset', 'set', 'partition', 'data_set')
 _IDS = ('key', 'id')
 _WORDS = {'train': 'train', 'training': 'train', 'trn': 'train',
           'test': 'test', 'testing': 'test', 'val': 'val', 'valid': 'val',
-          'validation': 'val', 'dev': 'val', 'eval': 'val', 'holdout': 'val'}
+          'validation': 'val', 'validate': 'val', 'dev': 'val', 'eval': 'val',
+          'holdout': 'val'}
 _ARCHIVES = ('.zip', '.tar', '.tgz', '.gz', '.bz2', '.xz', '.7z', '.rar')
 _SEPARATORS = {'|': 0.0, ';': 0.05}  # More cells than this fraction have it.
 _MAX_TEXTS = 0.1  # In a column of measurements, some cells may be mistyped.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from typing import Any
 
@@ -76,7 +77,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       f'Wrote {planned.folder}: {counts} examples, '
       f'{console.format_bytes(size)}, in '
       f'{console.format_secs(time.monotonic() - start)}\n'
-      f'Train with {planned.flags} --config.data.data_dir={args.to}')
+      f'Train with {planned.flags} '
+      f'--config.data.data_dir={shlex.quote(args.to)}')
   return 0, {'folder': planned.folder, 'kept': kept, 'shards': shards}
 
 

@@ -11,6 +11,7 @@ least 0.85 of each side. See docs/data_cleaning.md.
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from typing import Any
 
@@ -90,5 +91,5 @@ def _print(
   console.print_lines(f'Wrote {args.to}: ' + (
       f'review {output.PAGE} (if pairs are merely similar, raise '
       '--min-similarity), then train with '
-      f'--config.data.exclude={args.to}/{output.EXCLUDE}' if count
+      f'--config.data.exclude={shlex.quote(args.to)}/{output.EXCLUDE}' if count
       else 'there is nothing to exclude'))
