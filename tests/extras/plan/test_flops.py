@@ -82,3 +82,10 @@ def test_training_counts_the_forward_pass_of_a_teacher(tmp_path):
           'name': 'distill', 'teacher': str(tmp_path / 'teacher')}),
       toy.build(model=model)))
   assert found.training == 3 * found.forward + teacher.forward
+
+
+def test_inference_does_not_count_the_decoder_of_an_objective():
+  plain, mae = (toy.build(objective={'name': name})
+                for name in ('supervised', 'mae'))
+  assert model_flops.per_image(mae).forward > model_flops.inference(
+      mae) == model_flops.per_image(plain).forward

@@ -52,6 +52,23 @@ def per_image(experiment: experiment_lib.Experiment) -> PerImage:
   return PerImage(forward, training)
 
 
+def inference(experiment: experiment_lib.Experiment) -> int:
+  """Returns the FLOPs of the logits of an image, without an objective's part.
+
+  `step_speed.inference` measures them.
+  """
+  config = experiment.config.model
+  model = factory.build(
+      factory.with_remat(config.without_fused_kernels(), 'none'),
+      num_classes=config.num_classes)
+
+  def logits(params: types.Params, images: jax.Array) -> jax.Array:
+    return model.apply({'params': params}, images)['logits']
+
+  return flops.count(
+      logits, experiment.model_params, _inputs(experiment)['images'])
+
+
 def gradient(experiment: experiment_lib.Experiment, *, remat: Any) -> int:
   """Returns the FLOPs of the gradient of the model on one image."""
   # The gradient of an adapter needs the gradient of its kernel.

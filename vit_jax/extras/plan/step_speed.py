@@ -87,11 +87,11 @@ def measure(
             flops_per_sec, kind=device_kind, devices=mesh.size),
         fit_batch.needed_bytes(memory))
 
-  flops = model_flops.per_image(experiment)
   return StepSpeed(
       device_kind, mesh.size, experiment.config.num_microbatches,
-      speed('train', flops.training, fitted.memory),
-      speed('inference', flops.forward, infer_memory))
+      speed('train', model_flops.per_image(experiment).training,
+            fitted.memory),
+      speed('inference', model_flops.inference(experiment), infer_memory))
 
 
 class Training:

@@ -48,6 +48,7 @@ def export(
     UserError: if the export differs from the model, or settings do not fit it.
   """
   if settings.server:
+    loaded.check_head()
     check_server(loaded.preprocess, has_decoder=loaded.has_decoder)
   model = export_lib.in_float32(loaded)
   if loaded.config.dtype != 'float32':

@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   fields.check_range(args, 'show', low=1)
-  found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
+  found, errors = arguments.find_images(args, model.run)
   # Checked before all images are read.
   if args.layer is not None:
     model.layer_output(f'patches:{args.layer}')
