@@ -19,10 +19,10 @@ cache. `resnet` needs 7 minutes per epoch on two cores, with the environment
 variable JAX_NUM_CPU_DEVICES=2 and without accumulation. `gpu` needs a GPU: 300
 epochs take 22 PFLOP.
 Expected test accuracy of `page`: 75.5 % (cited: the page), or 79.4 % with
---config.averaging=0.9995; of `best`: 84.3 %; of `photos,epochs=16`: 86.3 %
-(first edition of `photos`); of `resnet,epochs=20`, on 98 % of the training
-images: 90.2 % (measured: docs/results.md). `gpu` has not been run; ViT-Lite-7/4
-reaches 91.38 % in 200 epochs (cited: the repository above).
+--config.averaging=0.9995; of `best`: 84.3 %; of `photos,epochs=16`: 91.7 %; of
+`resnet,epochs=20`, on 98 % of the training images: 90.2 % (measured:
+docs/results.md). `gpu` has not been run; ViT-Lite-7/4 reaches 91.38 % in 200
+epochs (cited: the repository above).
 """
 
 from typing import Any
