@@ -124,8 +124,8 @@ class LoadExample:
           raise unreadable_lib.UnreadableError(
               f'{str(error).rstrip(".")}. Repair or remove it, or skip '
               'unreadable images with --config.data.unreadable=skip (except '
-              'training images of few-shot evaluation or probes). `data check` '
-              'lists them.') from error
+              'training images of few-shot evaluation or probes); `data '
+              'check` lists them.') from error
         unreadable.append(unreadable_lib.Unreadable(
             self.dataset.title,
             self.dataset.source.key(at % count), str(error)))

@@ -72,10 +72,9 @@ def load(
   merged = {name: prepare(name, config_lib.merge(raw, stage))
             for name, stage in stages.items()}
   # Overrides of a single stage come last, so that they take precedence, and
-  # names and variants, which replace other keys of their section, first.
+  # a variant, which replaces the dimensions, first.
   for path, value in sorted(config_lib.settings(overrides), key=lambda pair: (
-      pair[0].startswith('stages.'),
-      not pair[0].endswith(('.name', '.variant')))):
+      pair[0].startswith('stages.'), not pair[0].endswith('.variant'))):
     chosen = list(merged)
     if path.startswith('stages.'):
       name, _, path = path.removeprefix('stages.').partition('.')

@@ -1,9 +1,9 @@
 """Predictions are compared with the labels of folders and tables."""
 
 import csv
+import dataclasses
 import json
 import pathlib
-import types
 
 import numpy as np
 from PIL import Image
@@ -79,8 +79,8 @@ def test_a_table_may_have_labels_that_are_no_classes(capsys):
 
 
 def test_rows_of_an_image_are_joined_if_training_joined_them():
-  model = types.SimpleNamespace(
-      preprocess=types.SimpleNamespace(labels=NAMES),
+  model = dataclasses.replace(
+      random_models.make({**TINY, 'num_classes': 3}, side=8, labels=NAMES),
       run={'data': {'target': 'multi'}})
   rows = [{'label': 'ant'}, {'label': ' bee'}, {'label': 'ant'}]
   assert mistakes.with_folders({'a.png': rows}, [], model) == {

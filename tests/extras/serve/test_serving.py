@@ -196,7 +196,8 @@ def test_preprocessing_agrees_with_the_model(preprocess, name, settings):
     ({'ops': [{'op': 'resize', 'method': 'area'}]}, 'needs .*area'),
     ({'ops': [{'op': 'resize', 'antialias': False}]}, 'needs .*antialias'),
     ({'channels': 4, 'mean': 0.5, 'std': 0.5}, 'takes 4 channels of uint8'),
-    ({'pixel_dtype': 'uint16'}, '8-bit RGB .* takes 3 channels of uint16'),
+    ({'pixel_dtype': 'uint16', 'value_range': (0, 65535)},
+     '8-bit RGB .* takes 3 channels of uint16'),
     ({'activation': 'none'}, 'predicts numbers')], ids=str)
 def test_the_server_is_exported_for_the_models_that_it_can_serve(
     preprocess, tmp_path, settings, message):

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from etils import epy
 
-from vit_jax.experiment import config as config_lib
-from vit_jax.models import variants
-from vit_jax.models import vit
+with epy.lazy_imports():
+  from vit_jax.models import variants
+  from vit_jax.models import vit
 
 RESOLUTION = 224
 DEVICE = 'TPUv3'
@@ -37,13 +37,13 @@ TABLE_2: Sequence[tuple[str, str, int, float]] = (
 )
 
 
-def variant(config: config_lib.Config) -> str:
+def variant(config: Any) -> str:
   """Returns the variant that a run trains as the paper does; '' if another."""
   name = config.model.variant
   if not name or config.objective.name != 'supervised':
     return ''
   return name if all(
-      np.all(np.asarray(getattr(config.model, key)) == value)
+      getattr(config.model, key) in (value, (value, value))
       for key, value in variants.section(name).items()
       if key in vit.ViTConfig.dimensions) else ''
 

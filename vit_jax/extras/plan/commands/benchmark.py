@@ -76,9 +76,8 @@ def _config(args: argparse.Namespace) -> config_lib.Config:
         'such as --config=configs/pretrain.py.')
   if args.config:
     config = next(iter(load_config.load(args.config, args.overrides).values()))
-    return dataclasses.replace(
-        workload.without_evals(config),
-        batch_size=args.batch_size or config.batch_size)
+    return dataclasses.replace(workload.without_evals(config), batch_size=(
+        args.batch_size or config.batch_size))
   return workload.config(
       args.model, batch_size=args.batch_size or 8, source='imagenet2012',
       overrides=args.overrides)
