@@ -93,16 +93,20 @@ def build(
   steps: list[tuple[str, optax.GradientTransformation]] = [
       (config.name, config.scale(params))]
   if config.clip_norm is not None:
-    steps.insert(0, ('clip', optax.clip_by_global_norm(config.clip_norm)))
-  if config.frozen_layers:  # Not a part of the clipped norm.
-    steps.insert(0, ('unfrozen', _multiply(
-        jax.tree.map(lambda multiplier: multiplier > 0, multipliers))))
+    clip = by_norm = optax.clip_by_global_norm(config.clip_norm)
+    if config.frozen_layers:  # Not a part of the norm.
+      trained = jax.tree.map(lambda multiplier: multiplier > 0, multipliers)
+      clip = optax.stateless(lambda grads, params: by_norm.update(_map_trained(
+          lambda one, g: one * g, trained, grads), optax.EmptyState())[0])
+    steps.insert(0, ('clip', clip))
   if config.weight_decay:
     rates = jax.tree.map(lambda rule: config.weight_decay * rule, decay)
     steps.append(('weight_decay', _decay(
         rates, to_start=config.decay_towards == 'start')))
   if config.learning_rate_rules or by_layer:
-    steps.append(('multipliers', _multiply(multipliers)))
+    steps.append(('multipliers', optax.stateless(
+        lambda updates, params: _map_trained(
+            lambda multiplier, u: multiplier * u, multipliers, updates))))
   steps.append(('learning_rate', optax.scale_by_learning_rate(schedule)))
   tx, average = config.with_average(optax.named_chain(*steps), schedule)
   if config.frozen:
@@ -110,12 +114,6 @@ def build(
     tx = optax.selective_transform(tx, freeze_mask=frozen)
   return Optimizer(
       tx=tx, schedule=schedule, trainable=trainable, average=average)
-
-
-def _multiply(factors: Any) -> optax.GradientTransformation:
-  """Returns a multiplication of updates by the factors of parameters."""
-  return optax.stateless(lambda updates, params: _map_trained(
-      lambda factor, u: factor * u, factors, updates))
 
 
 def _decay(rates: Any, *, to_start: bool) -> optax.GradientTransformation:
