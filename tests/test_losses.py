@@ -103,3 +103,10 @@ def test_weight_of_soft_labels_is_the_mean_over_classes():
       losses.label_weights(jnp.array([2, 0]), weights), [4, 0.5])
   np.testing.assert_allclose(losses.label_weights(
       jnp.array([[0.25, 0.75, 0.0]]), weights), [1.625])
+
+
+def test_a_part_of_a_mixed_image_without_labels_has_no_loss():
+  whole, part = (losses.softmax_cross_entropy(
+      jnp.zeros((1, 3)), jnp.array([[0, share, 0]]), label_smoothing=0.1)
+                 for share in (1.0, 0.7))
+  np.testing.assert_allclose(part, 0.7 * whole, rtol=1e-6)

@@ -189,6 +189,12 @@ def test_a_section_with_another_name_and_fields_is_replaced():
   assert merged == {'optimizer': {'name': 'sgd', 'momentum': 0.5}}
 
 
+def test_another_objective_keeps_the_fields_that_both_have():
+  merged = config_lib.merge(
+      {'objective': {'loss': 'sigmoid'}}, {'objective': {'name': 'flexivit'}})
+  assert merged == {'objective': {'name': 'flexivit', 'loss': 'sigmoid'}}
+
+
 @pytest.mark.parametrize('text', [
     '{}', '{"new": {"name": "knn", "every": null}}'])
 def test_overrides_can_set_a_whole_section(file, text):

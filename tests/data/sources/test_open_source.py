@@ -40,3 +40,11 @@ def test_only_metadata_is_read_beside_class_folders(tmp_path):
   (tmp_path / 'notes.csv').rename(tmp_path / 'metadata.csv')
   with pytest.raises(ValueError, match='metadata.csv is not UTF-8'):
     opened(tmp_path)
+
+
+def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
+  own_data.write(tmp_path, *(f'{c}/{i}.png' for c in 'ab' for i in range(9)))
+  monkeypatch.chdir(tmp_path)
+  assert opened('.').class_names == ('a', 'b')
+  with pytest.raises(ValueError, match="No dataset ''"):
+    opened('')

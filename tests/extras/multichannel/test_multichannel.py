@@ -82,6 +82,7 @@ def test_operations_agree_with_pillow(section):
     (DEEP.astype(np.int32) - 1, 13, 'uint16', 'from 0 to 65535'),
     (DEEP, 13, 'uint8', 'data.dtype uint8 holds integers from 0 to 255'),
     (np.full((2, 2, 13), np.nan), 13, 'float32', '52 of its 52 values are NaN'),
+    (np.full((2, 2, 13), 1e300), 13, 'float32', 'or beyond float32'),
     (DEEP.astype(complex), 13, 'float32', 'complex128, but real numbers'),
     (hostile.npy(DEEP)[:200], 13, 'uint16', 'not a readable .npy file'),
     (hostile.npy(np.array([{}])), 13, 'uint16', 'not a readable .npy file'),

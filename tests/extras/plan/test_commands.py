@@ -10,6 +10,7 @@ import pytest
 
 from tests import toy
 from vit_jax import __main__ as main
+from vit_jax.experiment import config as config_lib
 from vit_jax.extras.plan import interleaved_timing
 from vit_jax.extras.plan import max_batch
 from vit_jax.extras.plan import model_flops
@@ -251,3 +252,11 @@ def test_mistakes_are_errors(command, flags, words, config, capsys):
   flags = [f'--config={config}', *flags] if command == 'plan' else flags
   assert main.main([command, *flags]) == 2
   assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('changes', 'variant'), [
+    ({}, 'Ti/16'), ({'depth': 2}, ''), ({'patch': 8}, '')])
+def test_the_paper_reports_costs_of_its_own_models(changes, variant):
+  config = config_lib.resolve({
+      **toy.CONFIG, 'model': {'variant': 'Ti/16', **changes}})
+  assert paper_costs.variant(config) == variant
