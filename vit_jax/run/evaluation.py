@@ -24,8 +24,8 @@ def early_stop(
   section, evals = experiment.config.checkpoint, counters.evals
   for name, fraction in section.stop_below:
     first = counters.first_evals.get(name, 0)
-    change = evals.get(name, first) - first
-    if not change >= (fraction - 1) * abs(first):  # Also for NaN.
+    if name in evals and not (  # Also for NaN.
+        evals[name] - first >= (fraction - 1) * abs(first)):
       return (f'{name} fell from {first:.4g} to {evals[name]:.4g}: training '
               'stops (checkpoint.stop_below).')
   if not counters.is_out_of_patience(section.patience, **experiment.sizes):

@@ -81,10 +81,10 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
       source.exists())
   text = model_card.replace_path(
       source.read_text(), path, predicts=predicts) if has_card else ''
-  other = args.which != paths.AUTO and (
-      paths.find(args.source, which=args.which).name != paths.find(
-          args.source, which=paths.AUTO).name)
-  if text and (other or args.set or args.text_embeddings):
+  if text and (args.set or args.text_embeddings or (
+      args.which != paths.AUTO
+      and paths.find(args.source, which=args.which).name != paths.find(
+          args.source, which=paths.AUTO).name)):
     # The metrics are those of the other checkpoint, or of other settings.
     text = model_card.without_metrics(text)
   if not args.push:

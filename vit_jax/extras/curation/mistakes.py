@@ -111,9 +111,8 @@ def judge(
     value = columns_lib.clean(next(iter(labels.values()), None))
     if value is None:
       return None
-    one = not several or str(value) in names
-    cells = [value] if one and not isinstance(value, (list, tuple)) else (
-        _split(value, _separator(model)))
+    is_one = isinstance(value, str) and (not several or value in names)
+    cells = [value] if is_one else _split(value, _separator(model))
     given = {_name(cell, names) for cell in cells}
     return given == {*result.decision} if given <= names else None
 

@@ -102,16 +102,15 @@ def _check_storable(
     raise UserError(
         '--store-thresholds needs one evaluator roc, but there are '
         f'{", ".join([name, *others])}. Select one by --evaluators={name}.')
-  if config.evals[name].flip:
-    raise UserError(
-        '--store-thresholds stores those of images as `predict` sees them, but '
-        f'evals.{name}.flip averages mirror images. Leave one of them out.')
+  unlike = f'evals.{name}.flip averages mirror images' * config.evals[name].flip
   if config.data.resolution != 'auto' and (
       config.data.build_ops(train=False) != weights.preprocess.ops):
+    unlike = ('data.resolution or data.eval_ops differ from those of '
+              f'{weights.origin}')
+  if unlike:
     raise UserError(
         '--store-thresholds stores those of images as `predict` sees them, but '
-        'data.resolution or data.eval_ops differ from those of '
-        f'{weights.origin}. Leave them out.')
+        f'{unlike}. Leave one of them out.')
   if not weights.is_checkpoint or (
       weights.settings.get('labels') == weights_lib.GIVEN):
     raise UserError(
