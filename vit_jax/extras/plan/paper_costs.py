@@ -48,16 +48,13 @@ def variant(config: Any) -> str:
       if key in vit.ViTConfig.dimensions) else ''
 
 
-def find(
-    *, variant: str, dataset: str, epochs: float, resolution: tuple[int, int],
-) -> dict[str, Any]:
+def find(config: Any, *, dataset: str, epochs: float) -> dict[str, Any]:
   """Returns the cost that the paper reports for a pre-training run.
 
   Args:
-    variant: model variant, such as 'B/16'.
+    config: config of the run.
     dataset: training dataset; its version is ignored.
     epochs: epochs over the dataset.
-    resolution: height and width of the images.
 
   Returns:
     `paper_exaflops` from Table 6 and `paper_core_days` (TPUv3) from Table 2;
@@ -65,9 +62,9 @@ def find(
   """
   def look_up(rows: Mapping[tuple[str, str, int], float]) -> float | None:
     if (abs(epochs - round(epochs)) >= 0.01
-        or resolution != (RESOLUTION, RESOLUTION)):
+        or config.data.size != (RESOLUTION, RESOLUTION)):
       return None
-    return rows.get((variant, dataset.partition(':')[0], round(epochs)))
+    return rows.get((variant(config), dataset.partition(':')[0], round(epochs)))
 
   return {
       'paper_exaflops': look_up({(v, 'jft', e): x for v, e, x in TABLE_6}),

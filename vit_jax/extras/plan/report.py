@@ -53,9 +53,7 @@ def figures(
               for kind, total in collectives.total(cost.collectives).items()}},
       'estimate': estimate and dataclasses.asdict(estimate),
       'paper': paper_costs.find(
-          variant=paper_costs.variant(config),
-          dataset=experiment.dataset.name, epochs=epochs,
-          resolution=config.data.size)}
+          config, dataset=experiment.dataset.name, epochs=epochs)}
 
 
 def show(plan: Mapping[str, Any], cost: step_cost.StepCost) -> None:

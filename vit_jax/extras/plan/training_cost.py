@@ -72,8 +72,8 @@ def stage_cost(
       'epochs': images / experiment.dataset.num_examples,
       'resolution': config.data.size}
   return {
-      **row,
-      **paper_costs.find(**{**row, 'variant': paper_costs.variant(config)}),
+      **row, **paper_costs.find(
+          config, dataset=row['dataset'], epochs=row['epochs']),
       'sizes_from': 'table' if experiment.dataset.planned else 'data',
       'images': images, 'multiply_adds': counted.forward // 2,
       'exaflops': exaflops,
