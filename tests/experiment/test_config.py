@@ -9,6 +9,7 @@ import pytest
 
 from tests import toy
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import load_config
@@ -59,10 +60,14 @@ def load(specification, *overrides):
   return load_config.load(specification, overrides, open_weights=None)['']
 
 
-def test_a_resolved_config_survives_json():
+def test_a_resolved_config_survives_json(tmp_path):
   config = config_lib.resolve(SMALL)
   plain = json.loads(json.dumps(config_lib.to_plain(config)))
   assert config_lib.resolve(plain) == config
+  path = tmp_path / 'config.json'  # Another run may start with it.
+  path.write_text(json.dumps(plain))
+  assert load(str(path)) == config
+  assert load(str(path), 'total.epochs=2').total == schema.Duration(epochs=2)
   assert plain['optimizer']['beta2'] == 0.999  # Defaults are saved.
   changed = config_lib.to_plain(config_lib.resolve({**SMALL, 'seed': 3}))
   difference, = config_file.differences(plain, changed)
@@ -74,6 +79,13 @@ def test_file_arguments_may_have_no_default(tmp_path):
   path = tmp_path / 'one.py'
   path.write_text(FILE.replace('width: int = 8', 'width: int'))
   assert load(f'{path}:width=16').model.width == 16
+
+
+def test_a_file_without_get_config_is_an_error(tmp_path):
+  path = tmp_path / 'one.py'
+  path.write_text('config = {}\n')
+  with pytest.raises(UserError, match=r'must define get_config\(\)'):
+    load(str(path))
 
 
 def test_file_arguments_have_the_types_of_their_defaults(file):

@@ -203,8 +203,6 @@ def parse_overrides(
     inner = result
     for name in sections:
       inner = inner.setdefault(name, {})
-      if not isinstance(inner, dict):
-        raise UserError(f'{flag}={text}: {name} is {inner!r}, not a section.')
     read = schema.convert(value, Any, where=f'{flag}={key}')
     # The type of a field decides whether it is a text or 'none'.
     inner[last] = value if read is None or sections else read

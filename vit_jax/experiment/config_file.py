@@ -24,6 +24,7 @@ from vit_jax import optim
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax import untrusted
 from vit_jax.exceptions import NotFoundError
 from vit_jax.exceptions import UserError
 from vit_jax.models import vit
@@ -35,7 +36,8 @@ def read(specification: str) -> dict[str, Any]:
   """Runs the `get_config` of a config file and returns its plain data.
 
   Args:
-    specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
+    specification: 'configs/x.py', 'configs/x.py:name=value,name=value', or the
+      config.json of a run.
 
   Raises:
     FileNotFoundError: if the file does not exist.
@@ -46,11 +48,10 @@ def read(specification: str) -> dict[str, Any]:
   if not pathlib.Path(path).is_file() and packaged.is_file():
     path = str(packaged)  # Such as configs/x.py, outside a clone.
   if not pathlib.Path(path).is_file():
-    folder = pathlib.Path(path).parent
-    known = [str(p) for p in sorted(folder.glob('*.py'))
-             if not p.name.startswith('_')] if folder.is_dir() else []
-    raise NotFoundError(
-        f'Config file {path} does not exist.{schema.nearest(path, known)}')
+    raise NotFoundError(f'Config file {path} does not exist.'
+                        f'{registry.nearest_file(path)}')
+  if path.endswith('.json'):  # Saved by a run; what it names is not imported.
+    return untrusted.read_json(path)
   # Lets configs import each other from any current directory, and a config in
   # any folder import ours as `configs` and modules beside itself.
   folders = pathlib.Path(path).resolve().parents
@@ -60,7 +61,8 @@ def read(specification: str) -> dict[str, Any]:
   # configs hide no installed module.
   sys.path[:] = [str(folders[0]), str(configs.parent), *saved, str(_PACKAGE)]
   try:
-    get_config = runpy.run_path(path, run_name='config_file')['get_config']
+    get_config = runpy.run_path(path, run_name='config_file').get(
+        'get_config', lambda: None)
     arguments = _arguments(get_config, text, path)
     try:
       config = get_config(**arguments)
@@ -70,8 +72,8 @@ def read(specification: str) -> dict[str, Any]:
     sys.path[:] = saved
   if not isinstance(config, ml_collections.ConfigDict):
     raise UserError(
-        f'get_config() of {path} must return an ml_collections.ConfigDict, '
-        f'but returned {type(config).__name__}.')
+        f'{path} must define get_config(), which returns an ml_collections.'
+        f'ConfigDict, but returned {type(config).__name__}.')
   found = plain(config)
   registry.allow_named(found, folder=str(folders[0]))
   return found
