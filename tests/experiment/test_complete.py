@@ -168,7 +168,9 @@ def test_evaluators_that_need_labels_are_left_out(tmp_path, capsys):
   assert [*experiment.evaluators] == ['test']
   # The line is wrapped, depending on the length of the path.
   assert 'has no labels: knn' in ' '.join(capsys.readouterr().out.split())
-  with pytest.raises(ValueError, match="best is 'knn/accuracy', but .* no lab"):
+  with pytest.raises(ValueError, match='measures the head, .* objective mae'):
+    toy.build(objective=changes['objective'], evals={'test': {}})
+  with pytest.raises(ValueError, match="no evaluator is called 'knn'"):
     toy.build(**changes, checkpoint={'best': 'knn/accuracy'})
   with pytest.raises(ValueError, match=(
       r'(?s)has no class folders.*\sTo train .* an objective such as mae')):

@@ -50,7 +50,6 @@ STAGES = [
     ('stages.pretrain.init.stage=tune', 'start from each other'),
     ('stages.tune.init.which=best', 'pretrain names no metric of its best')]
 EXPERIMENTS = [
-    ({'init': {'checkpoint': 'x'}}, 'which were not read. Read the config'),
     ({'total': {'epochs': 1}, 'batch_size': 3000},
      "total is {'epochs': 1}, which is no step of batch_size 3000 for 1,437"),
     ({'evals': {'test': {'name': 'objective', 'flip': True}}},

@@ -23,7 +23,7 @@ from vit_jax.experiment.experiment import Experiment
 def build(
     config: config_lib.Config, devices: Sequence[jax.Device] | None = None, *,
     data_optional: bool = False, head: classes.Classes | None = None,
-    earlier: Mapping[str, Any] | None = None,
+    earlier: Mapping[str, Any] | None = None, elsewhere: str = '',
 ) -> Experiment:
   """Builds an experiment.
 
@@ -35,6 +35,8 @@ def build(
     head: classes of a head to evaluate; by default the classes of the data.
     earlier: config of the run that is resumed or evaluated, whose dtype
       replaces 'auto'.
+    elsewhere: source that all evaluators read; its images stand in for the
+      training data of an evaluation, which are not opened.
 
   Raises:
     UserError: if sections contradict each other, the data or the devices, or
@@ -43,8 +45,10 @@ def build(
   fingerprint.check_config(config)
   dataset = data.open_dataset(
       config.data, data_optional=data_optional,
-      labelled=config.objective.uses_labels)
-  dataset = config.objective.with_labels(dataset)
+      labelled=config.objective.uses_labels and not elsewhere,
+      **(dict(split='', source=elsewhere) if elsewhere else {}))
+  dataset = config.objective.with_labels(
+      dataclasses.replace(dataset, planned=dataset.planned or bool(elsewhere)))
   _check_masks(config, dataset)
   fingerprint.check_data(dataset)
   note = functools.cache(_print_note)  # Prints a line once.

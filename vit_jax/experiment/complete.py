@@ -50,15 +50,7 @@ def complete(
   if num_classes and num_classes != dataset.num_classes:
     raise UserError(
         f'model.num_classes is {num_classes}, but {dataset.name} has '
-        f'{dataset.num_classes} '
-        + ('targets' if dataset.targets else 'classes')
-        + '. Remove it from the config to use these.')
-  if config.init.checkpoint and 'auto' in (
-      config.data.mean, config.data.std, config.data.resolution):
-    raise UserError(
-        'data.mean, std or resolution is auto, that of the weights in '
-        f'init.checkpoint ({config.init.checkpoint}), which were not read. '
-        'Read the config with load_config.load, or set them.')
+        f'{dataset.num_classes} classes or targets. Remove it from the config.')
   config = evaluators_lib.without_unlabelled(config, open_data, note)
   config = dataclasses.replace(
       config, data=data.measured(config.data, dataset),

@@ -49,7 +49,8 @@ def opener(
     dataset = data.open_dataset(
         config.data, split=split, source=config.data.own_source(source),
         data_optional=data_optional,
-        labelled=config.objective.uses_labels and not relabel)
+        labelled=config.objective.uses_labels and not relabel and any(
+            section.uses_labels for section in config.evals.values()))
     if relabel and not dataset.planned:
       dataset = relabel(dataset)
     dataset = data.with_classes(dataset, train_data.classes)
@@ -62,6 +63,16 @@ def opener(
   return open_data
 
 
+def only_source(config: config_lib.Config) -> str:
+  """Returns the source that all evaluators read, if it is one; else ''.
+
+  It is no source of the training, and no evaluator is fitted to images.
+  """
+  sources = {None if section.fit_field else config.data.own_source(
+      section.source) for section in config.evals.values()}
+  return (sources.pop() or '') if len(sources) == 1 else ''
+
+
 def without_unlabelled(
     config: config_lib.Config, open_data: OpenData,
     note: Callable[[str], object],
@@ -69,9 +80,6 @@ def without_unlabelled(
   """Returns the config without evaluators whose images lack labels.
 
   Only if the objective uses no labels; otherwise, opening the data is an error.
-
-  Raises:
-    UserError: if `checkpoint` names a metric of such an evaluator.
   """
   if config.objective.uses_labels:
     return config
@@ -79,10 +87,6 @@ def without_unlabelled(
       name: dataset.title for name, section in config.evals.items()
       if section.uses_labels and (dataset := open_data(
           section.split, section.source)[0]).is_unlabelled}
-  for setting, metric in config_lib.checkpoint_metrics(config):
-    if title := left_out.get(metric.partition('/')[0]):
-      raise UserError(
-          f'{setting} is {metric!r}, but {title} has no labels. Remove it.')
   for name, title in left_out.items():
     note(f'evaluator left out, because {title} has no labels: {name}')
   return dataclasses.replace(config, evals={
@@ -103,6 +107,11 @@ def check(experiment: Any) -> None:
     check_metric(experiment, metric, setting=setting)
   for name, section in config.evals.items():
     test = experiment.data_of(name)
+    if section.uses_head and section.uses_labels and not (
+        config.objective.trains_head):
+      raise UserError(
+          f'evals.{name} measures the head, which is not trained by objective '
+          f'{config.objective.name}. Use knn, fewshot or probe.')
     if section.reports_objective and not all(
         test.has_field(*field) for field in dataset.fields.items()):
       raise UserError(
@@ -118,7 +127,7 @@ def check(experiment: Any) -> None:
       if section.uses_head:
         experiment.note(f'note: evals.{name} measures on images that are '
                         f'trained on: {test.title}')
-    elif config.data.own_source(section.source) is not None:
+    elif not dataset.planned and config.data.own_source(section.source):
       for line in groups.check_undivided(
           {'train': dataset.source, f'evals.{name}': test.source},
           where=f'{dataset.name} and {test.name}',

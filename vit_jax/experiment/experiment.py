@@ -197,12 +197,11 @@ class Experiment:
   def _check_params(self, params: types.Params) -> None:
     wrong = tree.differences(*map(nn.unbox, (self.boxed_params, params)))
     if wrong:
-      more = f'\n  and {len(wrong) - 3:,} more' if wrong[3:] else ''
       raise UserError(
-          'The parameters are not those of the experiment:\n  '
-          + '\n  '.join(wrong[:3]) + more + '\nUse parameters of its model. To '
-          'start from those of another model, save them, set init.checkpoint '
-          'to their path, and call init_state() without parameters.')
+          'The parameters are not those of the experiment. At most three '
+          'differences:\n  ' + '\n  '.join(wrong[:3]) + '\nUse parameters of '
+          'its model. To start from those of another model, save them, set '
+          'init.checkpoint to their path, and call init_state() without any.')
 
   @functools.cached_property
   def random_params(self) -> Callable[[], types.Params]:

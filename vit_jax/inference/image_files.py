@@ -151,11 +151,9 @@ class ReadProgress:
     """Prints the images without a result; returns the exit status."""
     for path, error in list(self.errors.items())[:_MAX_ERRORS]:
       console_lib.print_lines(escape.line(f'no result for {path}: {error}'))
-    if len(self.errors) > _MAX_ERRORS:
-      print(f'... and {len(self.errors) - _MAX_ERRORS:,} more')
     if self.errors:
-      print(f'{console_lib.format_count(len(self.errors), "image")} without a '
-            'result')
+      print(console_lib.format_count(len(self.errors), 'image')
+            + ' without a result')
     return int(bool(self.errors))
 
   def none_readable(self) -> UserError:

@@ -22,12 +22,12 @@ from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.exceptions import UserError
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import load_config
 from vit_jax.inference import load as load_lib
 from vit_jax.models import factory
-from vit_jax.objectives import supervised
 from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
 from vit_jax.run import log_rows
@@ -118,7 +118,10 @@ def _evaluators(
     raise UserError(
         'The config has no evaluators: its section evals is empty. Use '
         f'--evaluators. Known: {", ".join(defaults)}.')
-  return {name: {**section, **changes} for name, section in found.items()}
+  changed = {name: {**section, **changes} for name, section in found.items()}
+  # Of another source, those for different splits may read the same images.
+  return {name: section for count, (name, section) in enumerate(changed.items())
+          if section not in list(changed.values())[:count]}
 
 
 def _as_trained(
@@ -129,11 +132,10 @@ def _as_trained(
   With another config, measured scales would come from the evaluation data, and
   the loss 'auto' of a head from its labels.
   """
-  objective, activation = config.objective, weights.preprocess.activation
-  if activation != 'none' and isinstance(
-      objective, supervised.SupervisedConfig) and (
-          objective.loss == 'auto'
-          and any(section.uses_head for section in config.evals.values())):
+  objective: Any = config.objective
+  activation = weights.preprocess.activation
+  if activation != 'none' and getattr(objective, 'loss', '') == 'auto' and any(
+      section.uses_head for section in config.evals.values()):
     objective = dataclasses.replace(objective, loss=activation)
   scales: dict[str, Any] = {
       name: getattr(weights.preprocess, name)
@@ -170,7 +172,7 @@ def restore(
   """Returns the experiment and the parameters to evaluate."""
   reads_head = any(section.reads_head for section in config.evals.values())
   head, num_classes = None, adapt_lib.num_classes(weights.shapes)
-  if reads_head and num_classes:
+  if reads_head and num_classes and config.objective.trains_head:
     head = classes.Classes(
         'the model', num_classes, weights.preprocess.labels,
         source=checkpoint_paths.display(weights.address))
@@ -179,7 +181,9 @@ def restore(
   experiment = build_lib.build(dataclasses.replace(
       config_lib.for_evaluation(_as_trained(config, weights)), accumulation=1,
       batch_size=-(-config.eval_batch_size // count) * count),
-                               head=head, earlier=weights.run)
+                               head=head, earlier=weights.run,
+                               elsewhere='' if head and not head.names else (
+          evaluators_lib.only_source(config)))
   for note in _notes(experiment, weights):
     console_lib.print_lines(note)
   multihost.connect_cpus(experiment.mesh)
