@@ -204,6 +204,14 @@ def test_the_average_equals_a_hand_written_loop(averaging):
   assert state.eval_params is state.average
 
 
+def test_the_average_of_a_constant_parameter_is_exact():
+  step = build(Linear(), tx=optax.sgd(0.0), averaging=0.99)
+  state = new_state(tx=optax.sgd(0.0), averaging=0.99)
+  for _ in range(40):
+    state, _ = step(state, batch())
+  jax.tree.map(np.testing.assert_array_equal, state.average, state.params)
+
+
 @pytest.mark.parametrize('parts', [1, 2])
 def test_randomness_depends_on_the_step_only(parts):
   # A learning rate of zero: only the key tells the steps apart.

@@ -104,8 +104,9 @@ def build(
     params = optax.apply_updates(state.params, updates)
     average = state.average
     if averaging is not None:
-      average = optax.incremental_update(
-          params, state.average, _weight_of_latest(averaging, state.step))
+      weight = _weight_of_latest(averaging, state.step)
+      average = jax.tree.map(  # Exact where a parameter is constant.
+          lambda new, old: old + weight * (new - old), params, state.average)
     elif average_of is not None:
       average = average_of(opt_state, params)
     # Not `updates`: XLA would write them to memory for their norm alone.
