@@ -86,8 +86,12 @@ def test_kernels_must_be_frozen_and_adapters_trained(boxed, frozen):
         lambda name, _: name.split('/')[0] not in frozen, params), ())
 
 
-def test_new_parameters_must_not_be_frozen(boxed):
+@pytest.mark.parametrize(('added', 'new', 'words'), [
+    ({}, ['head/.*'], 'head/dense/bias is new'),
+    # Of a teacher whose outputs are stored.
+    ({'projector': {'0': {'bias': 0}}}, [], 'projector/0/bias is new')])
+def test_new_parameters_must_not_be_frozen(boxed, added, new, words):
   params = nn.unbox(lora.init(CONFIG, jax.random.key(1), boxed))
-  with pytest.raises(ValueError, match='head/dense/bias is new'):
+  with pytest.raises(ValueError, match=words):
     lora.check_frozen(tree.map_with_name(
-        lambda name, _: name.startswith('lora/'), params), ['head/.*'])
+        lambda name, _: name.startswith('lora/'), {**params, **added}), new)

@@ -111,7 +111,8 @@ def check_frozen(trainable: Any, new: Sequence[str]) -> None:
     new: regular expressions of parameters that are not in the base.
   """
   trained = tree.flatten(trainable)
-  if objectives.TEACHER in trainable:
+  if objectives.TEACHER in trainable or '0' in trainable.get(
+      objectives.PROJECTOR, {}):  # Of teachers whose outputs are stored.
     new = (*new, f'{objectives.PROJECTOR}/.*')  # See `fit_weights.fit`.
   for name in trained:
     if not trained[name] and any(re.fullmatch(rule, name) for rule in new):
