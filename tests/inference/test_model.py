@@ -56,7 +56,8 @@ def test_paths_pillow_images_and_arrays_give_equal_predictions(
     model, tmp_path: pathlib.Path):
   array = pixels()
   Image.fromarray(array).save(tmp_path / 'a.png')
-  kinds = [str(tmp_path / 'a.png'), tmp_path / 'a.png', Image.fromarray(array),
+  kinds = [str(tmp_path / 'a.png'), tmp_path / 'a.png',
+           (tmp_path / 'a.png').read_bytes(), Image.fromarray(array),
            array, (array / 255).astype(np.float32)]
   first = model.predict(kinds)
   assert len({p.probabilities for p in first}) == 1

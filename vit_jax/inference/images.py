@@ -1,9 +1,9 @@
 """Reads and preprocesses images for a model.
 
-An image is a path, a Pillow image, or an array [height, width, channels] with
-the channels of the model, uint8 in 0 ... 255 or float in 0 ... 1; for a model
-of one channel also [height, width]. Files and Pillow images are converted: an
-alpha channel is composited on white.
+An image is a path, the bytes of a file, a Pillow image, or an array [height,
+width, channels] with the channels of the model, uint8 in 0 ... 255 or float in
+0 ... 1; for a model of one channel also [height, width]. Files and Pillow
+images are converted: an alpha channel is composited on white.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.exceptions import UserError
 
-ImageLike = str | os.PathLike | Image.Image | np.ndarray
+ImageLike = str | os.PathLike | bytes | Image.Image | np.ndarray
 OnError = Callable[[ImageLike, Exception], None]
 
 
@@ -32,7 +32,7 @@ def is_single(images: Any, *, channels: int) -> TypeGuard[ImageLike]:
 
   Raises a `UserError` for an array that is neither one image nor a batch.
   """
-  if isinstance(images, (str, os.PathLike, Image.Image)):
+  if isinstance(images, (str, os.PathLike, bytes, Image.Image)):
     return True
   if not hasattr(images, 'ndim') or images.dtype.kind in ('U', 'O'):
     return False  # Several, or an array of paths.
@@ -143,7 +143,7 @@ def open_image(
     data = epath.Path(image).expanduser().read_bytes()
     with exceptions.within(str(image)):
       return read(data)
-  if isinstance(image, Image.Image):
+  if isinstance(image, (bytes, Image.Image)):
     return read(image)
   with exceptions.naming('an image'):
     pixels = np.asarray(image)

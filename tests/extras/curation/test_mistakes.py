@@ -93,13 +93,19 @@ def test_several_labels_are_compared_as_a_set(capsys):
   assert predict('images', '--output=p.jsonl', model='several') == 0
   rows = list(map(json.loads, pathlib.Path('p.jsonl').read_text().splitlines()))
   pathlib.Path('t.csv').write_text('path,label\n' + ''.join(
-      f'{row["path"]},{"|".join(reversed(row["decision"])) or "ant"}\n'
-      for row in rows))
-  capsys.readouterr()
+      f'{row["path"]},{"|".join(reversed(row["decision"]))}\n' for row in rows))
+  # An empty cell is no class only where an image may have several.
   assert predict('t.csv', model='several') == 0
-  right = sum(bool(row['decision']) for row in rows)
-  assert right and f'accuracy {right / .3:.2f} % of 30 labels' in (
-      capsys.readouterr().out)
+  assert 'accuracy 100.00 % of 30 labels' in capsys.readouterr().out
+  pathlib.Path('t.csv').write_text(f'path,{",".join(NAMES)}\n' + ''.join(
+      ','.join([row['path'], *(str(int(name in row['decision']))
+                               for name in NAMES)]) + '\n'
+      for row in [*rows[1:], {**rows[0], 'decision': ['bee', 'ant', 'cat']}]))
+  assert predict('t.csv', '--mistakes=m.csv', '--config.data.target=multi',
+                 f'--config.data.table.label={",".join(NAMES)}',
+                 model='several') == 0
+  assert 'of 30 labels' in capsys.readouterr().out
+  assert [row['label'] for row in rows_of('m.csv')] == ['ant|bee|cat']
 
 
 def test_outputs_are_replaced_on_request_only(capsys):

@@ -93,7 +93,8 @@ def judge(
   """Returns a function that says whether a prediction is right.
 
   The function returns None for an image without a label, or with one that is no
-  class of the model.
+  class of the model. Of several labels, all must be predicted and no other; in
+  a table, no label is a label then.
 
   Args:
     found: labels of images.
@@ -108,8 +109,10 @@ def judge(
   def is_right(
       labels: image_files.Labels, result: predictions.Prediction,
   ) -> bool | None:
+    if by_column:
+      return _flagged(labels, names) == {*result.decision} if labels else None
     value = columns_lib.clean(next(iter(labels.values()), None))
-    if value is None:
+    if value is None and not (several and labels):
       return None
     is_one = isinstance(value, str) and (not several or value in names)
     cells = [value] if is_one else _split(value, _separator(model))
@@ -118,7 +121,9 @@ def judge(
 
   comparable = not (model.has_decoder or model.preprocess.activation == 'none')
   columns = predicted_files.label_columns(found)
-  if comparable and names and len(columns) == 1:
+  by_column = several and len(columns) > 1  # Of 0 and 1, one for each class.
+  if comparable and names and (
+      {*columns} == names if by_column else len(columns) == 1):
     return is_right
   if required:
     raise UserError(
@@ -126,8 +131,14 @@ def judge(
         f'label each, but the model has {model.head_size} and the images have '
         f'{console.format_count(len(columns), "column")} of labels. Give a '
         'folder whose subfolders are named as classes, or a table with a '
-        'column of labels (--config.data.table.label=COLUMN).')
+        'column of labels (--config.data.table.label=COLUMN). For several '
+        'labels, it may have one column of 0 and 1 for each class.')
   return None
+
+
+def _flagged(labels: Mapping[str, Any], names: Collection[str]) -> set[str]:
+  """Returns the classes whose column of 0 and 1 has a 1."""
+  return {name for name in names if columns_lib.to_flag(labels[name])}
 
 
 def report(
@@ -175,5 +186,7 @@ def _confidence(record: predicted_files.Record) -> float:
 
 
 def _text(value: Any) -> str:
+  if isinstance(value, Mapping):
+    value = sorted(_flagged(value, value))
   return _SEPARATOR.join(map(str, value)) if isinstance(
       value, (list, tuple)) else str(value)
