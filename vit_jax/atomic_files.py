@@ -36,6 +36,12 @@ def is_remote(path: epath.PathLike) -> bool:
   return bool(split_address(path)[0])
 
 
+def absolute(path: epath.PathLike) -> str:
+  """Returns a local path as an absolute one, and an address as it is."""
+  return os.fspath(path) if is_remote(path) else os.path.abspath(
+      os.path.expanduser(path))
+
+
 def write_text(path: epath.PathLike, text: str) -> None:
   """Replaces a text file; see `write_bytes`."""
   # Names of files need not be UTF-8.

@@ -92,8 +92,7 @@ def display(path: epath.PathLike) -> str:
 
 def absolute(path: epath.PathLike) -> epath.Path:
   """Returns the absolute path that Orbax requires."""
-  return epath.Path(path if atomic_files.is_remote(path) else os.path.abspath(
-      os.path.expanduser(path)))
+  return epath.Path(atomic_files.absolute(path))
 
 
 def check_writable(path: epath.PathLike) -> None:

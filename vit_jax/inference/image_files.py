@@ -13,6 +13,7 @@ from etils import epath
 import rich.console
 import rich.progress
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import escape
 from vit_jax import schema
@@ -52,8 +53,8 @@ def find(
   for text in paths:
     try:
       for path, rows in _expand(text, configs).items():
-        same = path if '://' in path else os.path.abspath(path)
-        found.setdefault(first.setdefault(same, path), []).extend(rows)
+        same = first.setdefault(atomic_files.absolute(path), path)
+        found.setdefault(same, []).extend(rows)
     except OSError as error:
       failed[text] = error
   if failed and not found:

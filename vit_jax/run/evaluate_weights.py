@@ -228,6 +228,8 @@ def evaluate(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
     experiment, params = restore(config, weights)
+    if not experiment.evaluators:
+      raise UserError('All evaluators were left out: see the lines above.')
     draw = registry.optional(registry.FIGURES) if (
         jax.process_index() == 0 and output is not None) else None
     for name in experiment.evaluators:

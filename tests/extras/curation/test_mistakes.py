@@ -72,6 +72,7 @@ def test_a_table_may_have_labels_that_are_no_classes(capsys):
   first, second = map(
       json.loads, pathlib.Path('p.jsonl').read_text().splitlines())
   assert first['correct'] == (first['decision'] == ['ant'])
+  assert first['path'] == 'images/test/ant/0.png'  # As in the table.
   assert second['correct'] is None and second['label'] == 'dog'
   pathlib.Path('t.csv').write_text('path,label\nimages/test/bee/1.png,dog\n')
   assert predict('t.csv') == 0

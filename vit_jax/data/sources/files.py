@@ -51,12 +51,15 @@ _BRACES = re.compile(r'\{([^{}]*)\}')
 
 def read(root: str, paths: pa.Array, row: int) -> bytes:
   """Returns a file, whose path is relative to the root or absolute."""
-  path = str(paths[row])
+  return epath.Path(join(root, str(paths[row]))).read_bytes()
+
+
+def join(root: epath.PathLike, path: str) -> str:
+  """Returns a path from a root; addresses and absolute paths stay."""
   if not atomic_files.is_remote(path):
     path = os.path.join(root, path)
   # The file of a local '../images/1.jpg' does not depend on links of the root.
-  return epath.Path(path if atomic_files.is_remote(path) else
-                    os.path.normpath(path)).read_bytes()
+  return path if atomic_files.is_remote(path) else os.path.normpath(path)
 
 
 def check_address(name: str, *, where: str) -> None:
@@ -212,8 +215,7 @@ def expand(name: str) -> list[epath.Path]:
     UserError: if some do not exist.
   """
   check_address(name, where='data.source')
-  if not atomic_files.is_remote(name):
-    name = os.path.abspath(os.path.expanduser(name))
+  name = atomic_files.absolute(name)
   literal = epath.Path(name)
   paths = [literal] if literal.exists() else [
       path for one in expand_braces(name) for path in _glob(one)]

@@ -167,7 +167,7 @@ def read_rows(
   found: dict[str, list[dict[str, Any]]] = {}
   for image, *cells in zip(
       paths.to_pylist(), *(of.to_pylist() for of in labels.values())):
-    found.setdefault(os.path.join(path.parent, image), []).append(
+    found.setdefault(files.join(path.parent, image), []).append(
         dict(zip(labels, cells)))
   return found
 
@@ -181,19 +181,15 @@ def locate(
   Raises:
     UserError: if images are missing, with their number and the first ones.
   """
-  root = os.fspath(where.parent)
-  folder = config.table.folder or root
-  if not atomic_files.is_remote(folder):
-    folder = os.path.abspath(os.path.expanduser(folder))
+  root = atomic_files.absolute(where.parent)
+  folder = atomic_files.absolute(config.table.folder or root)
   listing = functools.cache(_names_in)
   paths, missing = list[str](), dict[int, str]()
   for row, cell in enumerate(column.to_pylist()):
     name = '' if cell is None else str(cell).strip().replace('\\', '/')
     path = name + config.table.suffix
     files.check_address(path, where=f'image of {where}')
-    if not atomic_files.is_remote(path):
-      path = os.path.join(folder, path)
-      path = path if atomic_files.is_remote(path) else os.path.normpath(path)
+    path = files.join(folder, path)
     if not name or os.path.basename(path) not in listing(os.path.dirname(path)):
       missing[row] = path
     paths.append(files.relative_path(path, root))
