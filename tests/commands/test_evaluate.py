@@ -21,6 +21,7 @@ from vit_jax.inference import load as load_lib
 def config_file(tmp_path_factory):
   return toy.write(
       tmp_path_factory.mktemp('config') / 'toy.py', batch_size=40,
+      total={'epochs': 1},  # No step of the few images of another source.
       model={'pooling': 'average'},
       evals={'part': {'split': 'test[:10%]'}, 'rest': {'split': 'test[10%:]'},
              'absent': {'source': '/no/such/folder'}})

@@ -210,13 +210,15 @@ def declared_metrics(config: Config) -> dict[str, metrics_lib.Metric]:
 def for_evaluation(config: Config) -> Config:
   """Returns the config of a run without what concerns its training only.
 
-  These are the best checkpoint and, unless an evaluator reports the objective,
-  the teachers. Data determine the classes.
+  These are its length, which may be too short for the schedule with the images
+  of another source, the best checkpoint and, unless an evaluator reports the
+  objective, the teachers. Data determine the classes.
   """
   needs_teacher = any(
       section.reports_objective for section in config.evals.values())
   return dataclasses.replace(
-      config, model=dataclasses.replace(config.model, num_classes=0),
+      config, total=schema.Duration(steps=2**30),
+      model=dataclasses.replace(config.model, num_classes=0),
       checkpoint=checkpoint_config.CheckpointConfig(best=''),
       objective=(config.objective if needs_teacher
                  else config.objective.without_teacher()))

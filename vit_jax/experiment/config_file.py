@@ -51,7 +51,7 @@ def read(specification: str) -> dict[str, Any]:
     raise NotFoundError(f'Config file {path} does not exist.'
                         f'{registry.nearest_file(path)}')
   if path.endswith('.json'):  # Saved by a run; what it names is not imported.
-    return untrusted.read_json(path)
+    return untrusted.read_json(specification)
   # Lets configs import each other from any current directory, and a config in
   # any folder import ours as `configs` and modules beside itself.
   folders = pathlib.Path(path).resolve().parents

@@ -66,10 +66,12 @@ def opener(
 def only_source(config: config_lib.Config) -> str:
   """Returns the source that all evaluators read, if it is one; else ''.
 
-  It is no source of the training, and no evaluator is fitted to images.
+  It is no source of the training, and no evaluator is fitted to images or
+  reports the objective, whose weights of classes are those of the training.
   """
-  sources = {None if section.fit_field else config.data.own_source(
-      section.source) for section in config.evals.values()}
+  sources = {None if section.fit_split or section.reports_objective else
+             config.data.own_source(section.source)
+             for section in config.evals.values()}
   return (sources.pop() or '') if len(sources) == 1 else ''
 
 
@@ -117,8 +119,7 @@ def check(experiment: Any) -> None:
       raise UserError(
           f'evals.{name} reads {test.title}, without the outputs of teachers '
           'that training reads from its data. Prepare these images, too '
-          '(`data prepare --teacher`), with the same teachers and resolution, '
-          'or leave the evaluator out.')
+          '(`data prepare --teacher`), with the same teachers and resolution.')
     trained = [dataset, *(
         experiment.open_data(entry.split, entry.source)[0]
         for entry in config.data.mixture

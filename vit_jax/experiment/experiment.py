@@ -199,9 +199,8 @@ class Experiment:
     if wrong:
       raise UserError(
           'The parameters are not those of the experiment. At most three '
-          'differences:\n  ' + '\n  '.join(wrong[:3]) + '\nUse parameters of '
-          'its model. To start from those of another model, save them, set '
-          'init.checkpoint to their path, and call init_state() without any.')
+          'differences:\n  ' + '\n  '.join(wrong[:3]) + '\nTo start from those '
+          'of another model, set init.checkpoint to the path of saved ones.')
 
   @functools.cached_property
   def random_params(self) -> Callable[[], types.Params]:

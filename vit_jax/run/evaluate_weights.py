@@ -121,7 +121,7 @@ def _evaluators(
   changed = {name: {**section, **changes} for name, section in found.items()}
   # Of another source, those for different splits may read the same images.
   return {name: section for count, (name, section) in enumerate(changed.items())
-          if section not in list(changed.values())[:count]}
+          if any(names) or section not in list(changed.values())[:count]}
 
 
 def _as_trained(
@@ -172,7 +172,7 @@ def restore(
   """Returns the experiment and the parameters to evaluate."""
   reads_head = any(section.reads_head for section in config.evals.values())
   head, num_classes = None, adapt_lib.num_classes(weights.shapes)
-  if reads_head and num_classes and config.objective.trains_head:
+  if reads_head and num_classes:
     head = classes.Classes(
         'the model', num_classes, weights.preprocess.labels,
         source=checkpoint_paths.display(weights.address))

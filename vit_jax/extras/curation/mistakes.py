@@ -94,7 +94,7 @@ def judge(
 
   The function returns None for an image without a label, or with one that is no
   class of the model. Of several labels, all must be predicted and no other; in
-  a table, no label is a label then.
+  a table of a run with `data.target=multi`, no label is a label then.
 
   Args:
     found: labels of images.
@@ -103,16 +103,18 @@ def judge(
       is then None.
   """
   names = {*model.preprocess.labels}
-  several = model.preprocess.activation == 'sigmoid' or (
-      _section(model).get('target') == 'multi')
+  joined = _section(model).get('target') == 'multi'
+  several = joined or model.preprocess.activation == 'sigmoid'
 
   def is_right(
       labels: image_files.Labels, result: predictions.Prediction,
   ) -> bool | None:
     if by_column:
-      return _flagged(labels, names) == {*result.decision} if labels else None
+      known = labels and all(
+          columns_lib.to_flag(labels[name]) is not None for name in names)
+      return _flagged(labels, names) == {*result.decision} if known else None
     value = columns_lib.clean(next(iter(labels.values()), None))
-    if value is None and not (several and labels):
+    if value is None and not (joined and labels):
       return None
     is_one = isinstance(value, str) and (not several or value in names)
     cells = [value] if is_one else _split(value, _separator(model))
