@@ -54,7 +54,7 @@ def test_the_version_is_that_of_the_package(capsys):
     (['train', '--config=c.py', '--wrkdir=x', '--workdir=x'],
      'Did you mean --workdir?'),
     (['--config=configs/cifar.py', '--workdir=x'],
-     "Did you mean 'cifar10.py'?"),
+     "Did you mean 'configs/cifar10.py'?"),
     (['--config=configs/cifar10.py', '--workdir=x',
       '--config.optimizer.lr=1'], "Did you mean 'learning_rate'?"),
     (['evaluate', '--workdir=fotos'], "/fotos. Did you mean 'photos'?"),

@@ -158,8 +158,8 @@ def test_an_own_part_is_not_combined_with_another_one_than_it_was_made_for(
      'dataset has 3 classes, but the model'),
     (lambda experiment: experiment.init_state(
         with_model(experiment, depth=2).random_params()),
-     r'(?s)those of the experiment.*\n  encoder/\S+: expected \(1, .*, found '
-     r'\(2, .* set init.checkpoint')])
+     r'(?s)those of the experiment:\n  encoder/\S+: expected \(1, .*, found '
+     r'\(2, .*\n  and 9 more\n.* set init.checkpoint')])
 def test_parts_that_do_not_fit_the_others_are_errors(experiment, change, words):
   with pytest.raises(ValueError, match=words):
     change(experiment)

@@ -31,6 +31,7 @@ from etils import epath
 import jax
 import orbax.checkpoint as ocp
 
+from vit_jax import atomic_files
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
@@ -78,7 +79,8 @@ class Checkpoints:
       self, workdir: epath.PathLike,
       config: checkpoint_config.CheckpointConfig):
     paths.check_writable(workdir)
-    self._root = paths.absolute(workdir) / paths.FOLDER
+    # Orbax requires absolute paths.
+    self._root = epath.Path(atomic_files.absolute(workdir)) / paths.FOLDER
     with errors.explain_errors('checkpoints', self._root):
       self._latest = _manager(self._root / paths.LATEST, keep=config.keep)
       self._best = _manager(self._root / paths.BEST, keep=1)

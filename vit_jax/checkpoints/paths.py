@@ -40,7 +40,7 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
     UserError: for another `which`, or a folder of several runs.
   """
   schema.check_name(which, WHICH, what='which checkpoint')
-  path = absolute(path)
+  path = epath.Path(atomic_files.absolute(path))
   if not path.exists():
     raise NotFoundError(f'{path} does not exist.{registry.nearest_file(path)}')
   names = (BEST, LATEST) if which == AUTO else (which,)
@@ -90,18 +90,13 @@ def display(path: epath.PathLike) -> str:
   return text.removeprefix(here) or text
 
 
-def absolute(path: epath.PathLike) -> epath.Path:
-  """Returns the absolute path that Orbax requires."""
-  return epath.Path(atomic_files.absolute(path))
-
-
 def check_writable(path: epath.PathLike) -> None:
   """Raises a UserError for a path at which Orbax would lose a checkpoint.
 
   It takes the path for a pattern when it writes, and TensorStore takes a
   backslash for a slash.
   """
-  text = os.fspath(absolute(path))
+  text = atomic_files.absolute(path)
   if found := [character for character in '[]*?\\' if character in text]:
     raise UserError(
         f'Checkpoints cannot be written to {text}: the library that writes '

@@ -188,22 +188,21 @@ def short_overrides(args: argparse.Namespace) -> list[str]:
   return [f'{key}={value}' for key, value in given.items() if value is not None]
 
 
-def parse_overrides(
-    texts: Sequence[str], *, flag: str = '--set') -> dict[str, Any]:
-  """Parses KEY=VALUE texts to nested keyword arguments.
+def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
+  """Parses the values of --set to nested keyword arguments.
 
-  Args:
-    texts: 'num_heads=4' or, for a key of a section, 'table.label=breed'.
-    flag: name of the flag, for messages.
+  They are 'num_heads=4' or, for a key of a section, 'table.label=breed'.
   """
   result: dict[str, Any] = {}
   for text in texts:
-    key, value = schema.parse_assignment(text, usage=f'{flag} takes KEY=VALUE')
+    key, value = schema.parse_assignment(text, usage='--set takes KEY=VALUE')
     *sections, last = key.split('.')
     inner = result
     for name in sections:
       inner = inner.setdefault(name, {})
-    read = schema.convert(value, Any, where=f'{flag}={key}')
+      if not isinstance(inner, dict):
+        raise UserError(f'--set={text}: {name} is {inner!r}, not a section.')
+    read = schema.convert(value, Any, where=f'--set={key}')
     # The type of a field decides whether it is a text or 'none'.
     inner[last] = value if read is None or sections else read
   return result

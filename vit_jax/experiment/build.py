@@ -44,9 +44,9 @@ def build(
   """
   fingerprint.check_config(config)
   dataset = data.open_dataset(
-      config.data, data_optional=data_optional,
-      labelled=config.objective.uses_labels and not elsewhere,
-      **(dict(split='', source=elsewhere) if elsewhere else {}))
+      config.data, split='' if elsewhere else None, source=elsewhere or None,
+      data_optional=data_optional,
+      labelled=config.objective.uses_labels and not elsewhere)
   dataset = config.objective.with_labels(
       dataclasses.replace(dataset, planned=dataset.planned or bool(elsewhere)))
   _check_masks(config, dataset)

@@ -210,18 +210,17 @@ def declared_metrics(config: Config) -> dict[str, metrics_lib.Metric]:
 def for_evaluation(config: Config) -> Config:
   """Returns the config of a run without what concerns its training only.
 
-  These are its length, which may be too short for the schedule with the images
-  of another source, the best checkpoint and, unless an evaluator reports the
-  objective, the teachers. Data determine the classes.
+  These are the best checkpoint and, unless an evaluator reports the objective,
+  the teachers. The length becomes very large: images of another source may be
+  too few for a step, or for the warmup. Data determine the classes.
   """
-  needs_teacher = any(
-      section.reports_objective for section in config.evals.values())
+  objective = config.objective
+  if not any(section.reports_objective for section in config.evals.values()):
+    objective = objective.without_teacher()
   return dataclasses.replace(
-      config, total=schema.Duration(steps=2**30),
+      config, objective=objective, total=schema.Duration(steps=2**30),
       model=dataclasses.replace(config.model, num_classes=0),
-      checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=(config.objective if needs_teacher
-                 else config.objective.without_teacher()))
+      checkpoint=checkpoint_config.CheckpointConfig(best=''))
 
 
 def to_plain(config: Config) -> dict[str, Any]:

@@ -48,8 +48,8 @@ def read(specification: str) -> dict[str, Any]:
   if not pathlib.Path(path).is_file() and packaged.is_file():
     path = str(packaged)  # Such as configs/x.py, outside a clone.
   if not pathlib.Path(path).is_file():
-    raise NotFoundError(f'Config file {path} does not exist.'
-                        f'{registry.nearest_file(path)}')
+    raise NotFoundError(f'Config file {path} does not exist.' + schema.nearest(
+        path, [str(one) for one in pathlib.Path(path).parent.glob('*.py')]))
   if path.endswith('.json'):  # Saved by a run; what it names is not imported.
     return untrusted.read_json(specification)
   # Lets configs import each other from any current directory, and a config in

@@ -197,10 +197,11 @@ class Experiment:
   def _check_params(self, params: types.Params) -> None:
     wrong = tree.differences(*map(nn.unbox, (self.boxed_params, params)))
     if wrong:
+      shown = wrong[:3] + [f'and {len(wrong) - 3:,} more'] * (len(wrong) > 3)
       raise UserError(
-          'The parameters are not those of the experiment. At most three '
-          'differences:\n  ' + '\n  '.join(wrong[:3]) + '\nTo start from those '
-          'of another model, set init.checkpoint to the path of saved ones.')
+          'The parameters are not those of the experiment:\n  '
+          + '\n  '.join(shown) + '\nTo start from those of another model, save '
+          'them, set init.checkpoint to their path, and call init_state().')
 
   @functools.cached_property
   def random_params(self) -> Callable[[], types.Params]:

@@ -86,7 +86,7 @@ def bundled() -> Mapping[str, epath.Path]:
 
 
 def _find_local(text: str) -> epath.Path:
-  path = epath.Path(os.path.abspath(os.path.expanduser(text)))
+  path = epath.Path(atomic_files.absolute(text))
   if not path.exists():
     raise NotFoundError(
         f'There is nothing at {path}.'

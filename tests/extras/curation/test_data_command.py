@@ -52,6 +52,8 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
 
 @pytest.mark.parametrize(('flags', 'words'), [
     (['--max-examples=-1'], 'max_examples must be at least 0'),
+    (['--set=target=multi', '--set=target.label=x'],
+     "target is 'multi', not a section"),
     (['--set=max_unreadable=0.1'], "Did you mean 'unreadable'"),
     (['--config.data.exclude=x'], 'Remove --config.data.exclude'),
     (['--config.data.max_unreadable=0.1'], "Did you mean 'unreadable'"),

@@ -85,12 +85,12 @@ def _stamp(path: epath.Path) -> bytes:
 def _index_paths(path: epath.Path, kind: str) -> list[epath.Path]:
   """Returns the possible paths of an index: next to the file, in the cache."""
   name = f'.{path.name}.{kind}-index.arrow'  # Hidden from glob patterns.
-  is_remote = atomic_files.is_remote(path)
-  text = os.fspath(path) if is_remote else os.path.abspath(path)
+  text = atomic_files.absolute(path)
   cache = epath.Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache')
   cached = (cache.expanduser() / 'vit_jax'
             / f'{split_strings.stable_hash(text):016x}' / name)
-  return [cached] if is_remote else [path.parent / name, cached]
+  return [cached] if atomic_files.is_remote(path) else [
+      path.parent / name, cached]
 
 
 def open_parts(path: epath.PathLike) -> BinaryIO:
