@@ -43,7 +43,7 @@ class ViTConfig(model_config.ModelConfig):
     final_norm: norm after the last layer (equation 4).
     pooling: 'cls' token, 'average' of the patch tokens, or 'attention' of one
       learned query (MAP head, arXiv 2106.04560).
-    pool_norm: norm after pooling (timm's `fc_norm`).
+    pool_norm: norm after pooling; timm's `fc_norm` if `final_norm` is off.
     representation_layer: dense tanh layer before the head, for pre-training
       (section 3.1) but not for fine-tuning.
     dropout: after dense layers except the qkv projections, and after adding

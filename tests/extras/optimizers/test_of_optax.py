@@ -70,6 +70,8 @@ CONSTANT = {'schedule': {'name': 'constant'}}
     ('adam', {'frozen_layers': 1}, 'model has 0 layers'),
     ('schedule_free', {},
      "schedule.name is 'linear', but schedule_free needs 'constant'."),
+    ('schedule_free', {**CONSTANT, 'frozen_layers': 2},
+     'frozen_layers is 2, but schedule_free needs 0.'),
     ('schedule_free', {**CONSTANT, 'beta1': 0.0}, 'beta1 must be above 0')])
 def test_wrong_settings_are_errors(name, section, words):
   with pytest.raises(ValueError, match=re.escape(words)):

@@ -235,6 +235,10 @@ NEAREST = [(settings, f'timm has no architecture with {names}. Save the model '
            ({'mlp': 'swiglu', 'layer_norm_epsilon': 1e-5},
             'layer_norm_epsilon=1e-05'),
            ({'layer_norm_epsilon': 1e-12}, 'layer_norm_epsilon=1e-12'),
+           ({'pool_norm': True}, 'final_norm=True'),
+           *(({'position': position, 'pooling': 'attention'},
+              "pooling='attention'")
+             for position in ('relative_2d', 'relative_mlp')),
            ({'pool_heads': 3, 'pooling': 'attention'}, 'pool_heads=3'),
            ({'backbone': {'depths': (3, 4, 9)}, 'post_norm': True},
             r'backbone=StemConfig\(.*\)'),

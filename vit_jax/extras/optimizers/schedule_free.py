@@ -30,7 +30,9 @@ class ScheduleFreeConfig(config.AdamConfig):
     fields.check_range(self, 'beta1', above=0)
     for key, found, needed in (
         ('schedule.name', self.schedule.name, 'constant'),
-        ('momentum_dtype', self.momentum_dtype, 'float32')):
+        ('momentum_dtype', self.momentum_dtype, 'float32'),
+        # The average would move them by rounding errors; `frozen` is exact.
+        ('frozen_layers', self.frozen_layers, 0)):
       if found != needed:
         raise UserError(
             f'{key} is {found!r}, but schedule_free needs {needed!r}.')

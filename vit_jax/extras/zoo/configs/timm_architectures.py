@@ -105,9 +105,11 @@ def _compared(
         rotary.register_base or not (
             scaled or rotary.reference or rotary.learned
             or rotary.coordinates == 'normalized'))
-  elif kind is timm_arguments.NAFLEX:
-    result['position_cls'] = config.has_cls and config.position_cls
+  elif kind in (timm_arguments.VIT, timm_arguments.NAFLEX):
+    # A norm after pooling replaces the final norm.
     result['final_norm'] = not (config.final_norm and config.pool_norm)
+    if kind is timm_arguments.NAFLEX:
+      result['position_cls'] = config.has_cls and config.position_cls
   elif kind in (timm_arguments.BEIT, timm_arguments.RELPOS):
     result['final_norm'] = config.final_norm != config.pool_norm
   return result

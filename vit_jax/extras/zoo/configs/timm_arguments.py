@@ -32,6 +32,8 @@ _BLOCK: _Arguments = {
     **_DIMENSIONS, 'global_pool': ('pooling', POOLING), 'qkv_bias': 'qkv_bias',
     'init_values': 'layer_scale'}
 _TOKENS: _Arguments = {**_BLOCK, 'class_token': 'cls', 'qk_norm': 'qk_norm'}
+_NO_ATTENTION: _Arguments = {'global_pool': (
+    'pooling', {name: POOLING[name] for name in ('cls', 'average')})}
 _POOL: _Arguments = {'attn_pool_num_heads': 'pool_heads'}
 
 
@@ -58,7 +60,7 @@ VIT = Kind({
     'pre_norm': _STEM_NORM, 'proj_bias': 'proj_bias',
     'scale_attn_norm': _ATTENTION_NORM, 'scale_mlp_norm': _MLP_NORM,
     'pool_include_prefix': 'pool_prefix', 'act_layer': ('gelu', GELU),
-    'pos_embed': _LINEAR}, ('final_norm', 'position_cls', 'norm'))
+    'pos_embed': _LINEAR}, ('position_cls', 'norm'))
 NAFLEX = Kind({
     **{name: of for name, of in VIT.arguments.items()
        if name != 'scale_attn_norm'},
@@ -78,13 +80,13 @@ EVA = Kind({
     'use_abs_pos_emb': ('position', {'learned': True, 'none': False})},
            ('position_cls', 'pool_mlp_dim'))
 BEIT = Kind({
-    **_BLOCK, 'use_rel_pos_bias': (
+    **_BLOCK, **_NO_ATTENTION, 'use_rel_pos_bias': (
         'position_at', {'stem': True, 'shared': False}),
     'use_shared_rel_pos_bias': (
         'position_at', {'stem': False, 'shared': True}),
     'use_fc_norm': 'pool_norm'})
 RELPOS = Kind({
-    **_TOKENS, 'fc_norm': 'pool_norm',
+    **_TOKENS, **_NO_ATTENTION, 'fc_norm': 'pool_norm',
     'shared_rel_pos': ('position_at', {'stem': False, 'shared': True}),
     'rel_pos_type': ('position', {
         'relative_2d': 'bias', 'relative_mlp': 'mlp'}),
@@ -95,8 +97,9 @@ ROTARY = (
     'rope_grid_indexing', 'rope_grid_offset', 'ref_feat_shape')
 KINDS: Mapping[str, Kind] = {
     'naflex': NAFLEX, 'vit': VIT, 'eva': EVA, 'beit': BEIT, 'relpos': RELPOS}
-ALL: _Arguments = {name: of for kind in KINDS.values()
-                   for name, of in kind.arguments.items()}
+ALL: _Arguments = {**{name: of for kind in KINDS.values()
+                      for name, of in kind.arguments.items()},
+                   **_BLOCK}  # With all kinds of pooling.
 
 
 def setting(
