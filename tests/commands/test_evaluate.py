@@ -15,6 +15,7 @@ from vit_jax import __main__ as main
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.experiment.config_file import read as read_config
 from vit_jax.inference import load as load_lib
+from vit_jax.run import evaluate_weights
 
 
 @pytest.fixture(scope='module')
@@ -92,6 +93,16 @@ def test_another_source_is_evaluated(evaluate, trained, tmp_path):
       '--config.data.source=/no/such/folder')  # Training data are not needed.
   assert (status, figures['metrics'].pop('part/examples')) == (0, 2)
   assert not [name for name in figures['metrics'] if 'rest' in name]
+
+
+@pytest.mark.parametrize('overrides', [[], ['data.table.folder=/images']])
+def test_paths_in_another_table_start_from_its_folder(trained, overrides):
+  weights = evaluate_weights.open_weights(trained)
+  section = {**weights.run['data'], 'table': {'folder': '/trained/on'}}
+  config = evaluate_weights.config_for(
+      dataclasses.replace(weights, run={**weights.run, 'data': section}),
+      source='/new/table.csv', overrides=overrides)
+  assert config.data.table.folder == '/images' * bool(overrides)
 
 
 def test_only_selected_evaluators_need_their_data(

@@ -183,9 +183,8 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
 
 def short_overrides(args: argparse.Namespace) -> list[str]:
   """Returns the overrides 'section.key=value' of the short flags."""
-  given = {key: vars(args).get(f'config.{key}')
-           for key, _ in SHORT_FLAGS.values()}
-  return [f'{key}={value}' for key, value in given.items() if value is not None]
+  return [f'{key}={value}' for key, _ in SHORT_FLAGS.values()
+          if (value := vars(args).get(f'config.{key}')) is not None]
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def config_for(
     overrides: settings, such as 'data.source=cifar10'.
     stage: stage of the config file.
     source: data to evaluate on, with its default split, instead of the
-      config's.
+      config's; paths in a table start from its folder, unless `overrides` set
+      another one.
     flip: averages the outputs for each image and its mirror image.
 
   Raises:
@@ -73,6 +74,8 @@ def config_for(
   """
   changes = {**({'source': source, 'split': ''} if source else {}),
              **({'flip': True} if flip else {})}
+  # Images of a new table need not lie where those of the training do.
+  overrides = [*['data.table.folder='] * bool(source), *overrides]
 
   def prepare(name: str, sections: dict[str, Any]) -> dict[str, Any]:
     if name != stage:  # Not the stage that is evaluated.

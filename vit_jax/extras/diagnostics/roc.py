@@ -191,7 +191,8 @@ def choose_thresholds(
   """Returns the threshold of each class; 0.5 where all or no examples have it.
 
   It is the highest that maximises sensitivity + specificity - 1 (Youden 1950)
-  or reaches a `sensitivity`.
+  or reaches a `sensitivity`, midway to the next lower score: other batch sizes
+  change scores by rounding.
   """
   thresholds = np.full(labels.shape[1], 0.5)
   for i in _measurable(labels):
@@ -199,7 +200,8 @@ def choose_thresholds(
         labels[:, i], scores[:, i], drop_intermediate=False)
     value = true - false if sensitivity is None else true >= sensitivity
     # The first candidate is infinite, so that no example reaches it.
-    thresholds[i] = candidates[1:][np.argmax(value[1:])]
+    best = 1 + np.argmax(value[1:])
+    thresholds[i] = np.mean([*candidates.astype(float), 0.0][best:best + 2])
   return thresholds
 
 
