@@ -78,5 +78,5 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     print(f'At most {table.limits} are shown; '
           f'{args.output or "--output=FILE.csv"} has all.')
   if correct:
-    mistakes.report(predicted, args.mistakes, overwrite=args.overwrite)
+    correct.report(predicted, args.mistakes, overwrite=args.overwrite)
   return progress.report(), records

@@ -9,6 +9,7 @@ of the model.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 import csv
+import dataclasses
 import os
 from typing import Any
 
@@ -25,7 +26,6 @@ from vit_jax.inference import predicted_files
 from vit_jax.inference import predictions
 
 Found = Mapping[str, Sequence[image_files.Labels]]
-Judge = Callable[[image_files.Labels, predictions.Prediction], bool | None]
 
 _SEPARATOR = '|'  # Of several labels, as in tables.
 
@@ -87,46 +87,111 @@ def _name(cell: Any, names: Collection[str]) -> str:
   return str(cell if str(cell) in names or number is None else number)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Judge:
+  """Says whether predictions are right.
+
+  Attributes:
+    classes_of: returns the classes in labels; None without labels, or with one
+      that is no class of the model.
+    several: whether an image may have several labels. All must be predicted and
+      no other; in a table of a run with `data.target=multi`, no label is a
+      label then.
+    confidences: of the mistakes so far, in their order: the probability of the
+      decision. With several labels, only those count that are wrong: the
+      highest probability of one that is predicted, or of the absence of one
+      that is not.
+  """
+  classes_of: Callable[[image_files.Labels], set[str] | None]
+  several: bool
+  confidences: list[float] = dataclasses.field(default_factory=list)
+
+  def __call__(
+      self, labels: image_files.Labels, result: predictions.Prediction,
+  ) -> bool | None:
+    classes = self.classes_of(labels)
+    if classes is None:
+      return None
+    decision = {*result.decision}
+    wrong = classes ^ decision
+    if wrong:
+      compared = wrong if self.several else decision
+      self.confidences.append(max(
+          value if name in decision else 1 - value
+          for name, value in zip(result.names, result.probabilities)
+          if name in compared))
+    return not wrong
+
+  def report(
+      self, records: Sequence[predicted_files.Record], target: str, *,
+      overwrite: bool = False,
+  ) -> None:
+    """Prints the accuracy, and writes the list of mistakes.
+
+    Args:
+      records: all records that were judged, in their order.
+      target: new .csv file; '' writes none.
+      overwrite: whether the file may exist, and is replaced.
+    """
+    known = [record for record in records if record['correct'] is not None]
+    wrong = sorted(zip(
+        self.confidences, (one for one in known if not one['correct']),
+        strict=True), key=lambda one: -one[0])
+    rest = len(records) - len(known)
+    if known:
+      print('accuracy '
+            + console.format_percent(1 - len(wrong) / len(known), digits=2)
+            + f' of {console.format_count(len(known), "label")}'
+            + f'; {rest:,} are missing or no class of the model' * bool(rest))
+    else:
+      print('no accuracy: no label is a class of the model')
+    if not target:
+      return
+    with atomic_files.create(target, overwrite=overwrite) as path, open(
+        path, 'w', newline='', encoding='utf-8',
+        errors='backslashreplace') as file:
+      rows = csv.writer(file)
+      rows.writerow(('path', 'label', 'decision', 'confidence'))
+      for confidence, record in wrong:
+        rows.writerow(map(escape.csv_cell, (
+            record['path'], _text(record['label']), _text(record['decision']),
+            confidence)))
+    print(f'wrote {target}: {console.format_count(len(wrong), "mistake")}')
+
+
 def judge(
     found: Found, model: model_lib.Model, *, required: bool,
 ) -> Judge | None:
-  """Returns a function that says whether a prediction is right.
-
-  The function returns None for an image without a label, or with one that is no
-  class of the model. Of several labels, all must be predicted and no other; in
-  a table of a run with `data.target=multi`, no label is a label then.
+  """Returns what judges predictions of a model; None without labels.
 
   Args:
     found: labels of images.
     model: the model.
-    required: whether images without labels are an error; otherwise the result
-      is then None.
+    required: whether images without labels are an error.
   """
   names = {*model.preprocess.labels}
   joined = _section(model).get('target') == 'multi'
   several = joined or model.preprocess.activation == 'sigmoid'
 
-  def is_right(
-      labels: image_files.Labels, result: predictions.Prediction,
-  ) -> bool | None:
+  def classes_of(labels: image_files.Labels) -> set[str] | None:
     if by_column:
       known = labels and all(
           columns_lib.to_flag(labels[name]) is not None for name in names)
-      return _flagged(labels, names) == {*result.decision} if known else None
+      return _flagged(labels, names) if known else None
     value = columns_lib.clean(next(iter(labels.values()), None))
     if value is None and not (joined and labels):
       return None
     is_one = isinstance(value, str) and (not several or value in names)
     cells = [value] if is_one else _split(value, _separator(model))
     given = {_name(cell, names) for cell in cells}
-    return given == {*result.decision} if given <= names else None
+    return given if given <= names else None
 
   comparable = not (model.has_decoder or model.preprocess.activation == 'none')
   columns = predicted_files.label_columns(found)
   by_column = several and len(columns) > 1  # Of 0 and 1, one for each class.
   if comparable and names and (
       {*columns} == names if by_column else len(columns) == 1):
-    return is_right
+    return Judge(classes_of, several)
   if required:
     raise UserError(
         '--mistakes needs a model of classes with names, and images with one '
@@ -141,50 +206,6 @@ def judge(
 def _flagged(labels: Mapping[str, Any], names: Collection[str]) -> set[str]:
   """Returns the classes whose column of 0 and 1 has a 1."""
   return {name for name in names if columns_lib.to_flag(labels[name])}
-
-
-def report(
-    records: Sequence[predicted_files.Record], target: str, *,
-    overwrite: bool = False,
-) -> None:
-  """Prints the accuracy, and writes the list of mistakes.
-
-  Args:
-    records: records with `correct`, without errors.
-    target: new .csv file; '' writes none.
-    overwrite: whether the file may exist, and is replaced.
-  """
-  known = [record for record in records if record['correct'] is not None]
-  wrong = sorted((record for record in known if not record['correct']),
-                 key=lambda record: -_confidence(record))
-  rest = len(records) - len(known)
-  if known:
-    print('accuracy '
-          + console.format_percent(1 - len(wrong) / len(known), digits=2)
-          + f' of {console.format_count(len(known), "label")}'
-          + f'; {rest:,} are missing or no class of the model' * bool(rest))
-  else:
-    print('no accuracy: no label is a class of the model')
-  if not target:
-    return
-  with atomic_files.create(target, overwrite=overwrite) as path, open(
-      path, 'w', newline='', encoding='utf-8',
-      errors='backslashreplace') as file:
-    rows = csv.writer(file)
-    rows.writerow(('path', 'label', 'decision', 'confidence'))
-    for record in wrong:
-      rows.writerow(map(escape.csv_cell, (
-          record['path'], _text(record['label']), _text(record['decision']),
-          _confidence(record))))
-  print(f'wrote {target}: {console.format_count(len(wrong), "mistake")}')
-
-
-def _confidence(record: predicted_files.Record) -> float:
-  """Returns the probability of the decision or, without one, the highest."""
-  found = record['predictions']
-  return max((one['probability'] for one in found
-              if one['name'] in record['decision']),
-             default=found[0]['probability'])
 
 
 def _text(value: Any) -> str:
