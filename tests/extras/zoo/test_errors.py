@@ -236,9 +236,8 @@ NEAREST = [(settings, f'timm has no architecture with {names}. Save the model '
             'layer_norm_epsilon=1e-05'),
            ({'layer_norm_epsilon': 1e-12}, 'layer_norm_epsilon=1e-12'),
            ({'pool_norm': True}, 'final_norm=True'),
-           *(({'position': position, 'pooling': 'attention'},
-              "pooling='attention'")
-             for position in ('relative_2d', 'relative_mlp')),
+           ({'position': 'relative_2d', 'pooling': 'attention'},
+            "pooling='attention'"),
            ({'pool_heads': 3, 'pooling': 'attention'}, 'pool_heads=3'),
            ({'backbone': {'depths': (3, 4, 9)}, 'post_norm': True},
             r'backbone=StemConfig\(.*\)'),
