@@ -74,7 +74,7 @@ def serving(folder, model):
       env={**os.environ, 'MODEL': model}) as server:
     try:
       end = time.monotonic() + START_SECS
-      while 'startup complete' not in (folder / 'log').read_text():
+      while 'Uvicorn running' not in (folder / 'log').read_text():
         assert server.poll() is None and time.monotonic() < end, (
             folder / 'log').read_text()
         time.sleep(0.1)
