@@ -15,8 +15,9 @@ from vit_jax import tree
 from vit_jax.exceptions import UserError
 from vit_jax.optim import config
 
-# Their updates are not proportional to the learning rate, which is 1 here.
-_NOT_PROPORTIONAL = ('cocob', 'dadapt_adamw', 'fromage', 'madgrad')
+# Updates of the first are not proportional to the learning rate, which is 1
+# here; Optax's Muon takes the stacked biases of all layers for a matrix.
+_UNSUITABLE = ('cocob', 'dadapt_adamw', 'fromage', 'madgrad', 'rprop', 'muon')
 
 
 def _optax_optimizers() -> dict[str, Callable[..., Any]]:
@@ -24,7 +25,7 @@ def _optax_optimizers() -> dict[str, Callable[..., Any]]:
 
   An optimizer is a public function with a learning rate. Its `schedule_free`
   variants are left out, because `ScheduleFreeConfig` evaluates their average,
-  and those of `_NOT_PROPORTIONAL`.
+  and those of `_UNSUITABLE`.
   """
   return {
       f'{module.__name__}.{name}': function
@@ -32,7 +33,7 @@ def _optax_optimizers() -> dict[str, Callable[..., Any]]:
       for name, function in inspect.getmembers(module, inspect.isfunction)
       if 'learning_rate' in inspect.signature(function).parameters
       and not name.startswith(('_', 'scale_by_', 'schedule_free'))
-      and name not in _NOT_PROPORTIONAL}
+      and name not in _UNSUITABLE}
 
 
 OPTAX = _optax_optimizers()

@@ -30,6 +30,7 @@ class ScheduleFreeConfig(config.AdamConfig):
     fields.check_range(self, 'beta1', above=0)
     for key, found, needed in (
         ('schedule.name', self.schedule.name, 'constant'),
+        ('schedule.cooldown', self.schedule.cooldown, None),
         ('momentum_dtype', self.momentum_dtype, 'float32'),
         # The average would move them by rounding errors; `frozen` is exact.
         ('frozen_layers', self.frozen_layers, 0)):
