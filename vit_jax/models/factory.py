@@ -111,12 +111,11 @@ def with_dtype(
   """
   if config.dtype != 'auto':
     return config
-  if earlier and 'dtype' in earlier:
-    return dataclasses.replace(config, dtype=earlier['dtype'])
-  # The fused kernel needs bfloat16, and CPUs replace it.
-  is_slow = config.attention == 'plain' and any(
+  # cuDNN's kernel needs bfloat16; on CPUs, 'plain' replaces every kernel.
+  is_slow = config.attention != 'cudnn' and any(
       device.platform == 'cpu' for device in devices)
-  return dataclasses.replace(config, dtype='float32' if is_slow else 'bfloat16')
+  dtype = (earlier or {}).get('dtype', 'float32' if is_slow else 'bfloat16')
+  return dataclasses.replace(config, dtype=dtype)
 
 
 def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:
