@@ -405,6 +405,10 @@ REMOVED = [
          [['value_range .* Save it as orbax']]),
         (lambda root: save(root, 'npz', {'registers': 1}),
          [["of 'backbone'. Save it as orbax"]]),
+        (lambda root, settings: vit_jax.load(
+            'photos', log=None, **settings).save(root / 'x', form='timm'), [
+                ({'resolution': 64}, 'would refuse images of 64 x 64'),
+                ({'patch': 8}, 'would refuse images of 32 x 32')]),
         (save_what_is_read_back_otherwise, [[
             "timm cannot store the model: gelu='exact' would be 'tanh'. Save "
             'it as orbax, or first load it with']]),

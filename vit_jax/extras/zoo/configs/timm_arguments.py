@@ -10,6 +10,8 @@ import math
 from typing import Any
 
 from vit_jax import schema
+from vit_jax import tree
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import timm_naflex
 from vit_jax.weights import weights as weights_lib
@@ -188,10 +190,18 @@ def arguments(model: weights_lib.Weights, kind: Kind) -> dict[str, Any]:
   Raises:
     UserError: if the class lacks a grid or an interpolation of positions.
   """
-  config = model.config
+  config, size = model.config, model.preprocess.resolution
   assert isinstance(config, vit_config.BackboneConfig)
+  if kind is not NAFLEX and model.resolution != size and any(
+      name.split('/')[-1] in config.position_params
+      for name in tree.flatten(model.shapes)):
+    raise UserError(
+        f'timm would refuse images of {size[0]} x {size[1]}, because the '
+        f'position embeddings are for {model.resolution[0]} x '
+        f'{model.resolution[1]}. Load the model without another resolution or '
+        'patch size, or save it as orbax.')
   result: dict[str, Any] = {
-      'img_size': list(model.resolution),
+      'img_size': list(size),
       'mlp_ratio': mlp_ratio(config.mlp_dim, config.width)}
   for name, (ours, values) in (
       (name, setting(of)) for name, of in kind.arguments.items()):
