@@ -90,7 +90,7 @@ def test_features_are_the_named_layers(model):
 def test_folders_globs_and_tables_name_several_images(model, tmp_path):
   for i in range(2):
     Image.fromarray(pixels(i)).save(tmp_path / f'{i}.png')
-  (tmp_path / 't.csv').write_text('path\n1.png\n0.png\n')
+  (tmp_path / 't.csv').write_text('path\n1.png\n0.png\n1.png\n')
   wanted = model.features([pixels(0), pixels(1)])
   for images in (tmp_path, f'{tmp_path}/', f'{tmp_path}/*.png'):
     np.testing.assert_array_equal(model.features(images), wanted)

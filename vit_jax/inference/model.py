@@ -319,7 +319,7 @@ class Model(weights_lib.Weights):
     if isinstance(images, (str, os.PathLike)) and (
         image_files.holds_several(images)):
       found, _ = image_files.find([os.fspath(images)])
-      images = [path for path, rows in found.items() for _ in rows]
+      images = list(found)
     single = images_lib.is_single(images, channels=self.preprocess.channels)
     given: list[Any] = [images] if single else list(images)  # type: ignore
     if not given:
