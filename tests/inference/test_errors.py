@@ -94,6 +94,8 @@ def make(labels=tuple('abcde')):
             np.zeros((1, 4)), labels=(), **{
                 'activation': 'softmax', 'top_k': 5, **options}), OPTIONS),
         (lambda: vit_jax.create('B/17x'), [["SIZE/PATCH.*'B/17x'"]]),
+        (lambda: vit_jax.load('photos', channels=1, mean=0.5, std=0.5),
+         [[r'patches/kernel.*: expected \(4, 4, 1, 128\)']]),
     ) for *arguments, message in rows])
 def test_an_error_names_its_cause(tmp_path, call, arguments, message):
   own_data.write(tmp_path, 'notes.txt', 'x/1.heic')

@@ -124,10 +124,11 @@ def _build(
         f'The settings are those of model.name={config.name!r}, which the '
         'published files do not hold.')
   shapes = check.add_empty_head(config, params)
+  preprocess = preprocessing.override(declared.preprocess, given.preprocess)
   check.check_params(
       config, shapes, declared.resolution, path=opened.path,
+      channels=preprocess.channels,
       theirs={match.ours: match.theirs[0] for match in found.matches})
-  preprocess = preprocessing.override(declared.preprocess, given.preprocess)
   check.check_preprocess(config, preprocess)
   origin = f'declared by {declared.source}' if declared.source else 'assumed'
   heads = {} if declared.source else {'num_heads': 'inferred from the arrays'}

@@ -116,6 +116,7 @@ def _build(
   abstract = adapt(shapes)
   check.check_params(
       config, abstract, resolution, path=opened.path,
+      channels=given.preprocess.get('channels', 3),
       theirs={match.ours: match.theirs[0] for match in found.matches})
   if (records.SATELLITE_NAME in opened.path.lower()
       and getattr(config, 'rotary', None) is not None):
