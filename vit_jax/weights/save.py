@@ -41,7 +41,8 @@ def save(
       form, registry.available(registry.WEIGHT_FORMATS), what='format')
   schema.check_name(dtype, DTYPES, what='dtype')
   for name, array in tree.flatten(model.read()).items():
-    array_file.to_float32(np.asarray(array), name=name, path='The model')
+    array_file.to_float32(
+        np.asarray(array), name=name, path='The model', stored_as=dtype)
   if form != ORBAX and model.preprocess.channels != 3:
     raise UserError(
         f'The model has {model.preprocess.channels} input channels, but the '

@@ -49,14 +49,14 @@ class ArrayFile:
 
 
 def to_float32(
-    array: np.ndarray, *, name: str, path: str,
+    array: np.ndarray, *, name: str, path: str, stored_as: str = 'float32',
 ) -> np.ndarray:
-  """Returns an array of floats as float32.
+  """Returns an array of floats as float32, rounded to the type of a file.
 
   In an .npz file, two-byte void is bfloat16.
 
   Raises:
-    UserError: if the array is not of floats, or not finite.
+    UserError: if the array is not of floats, or not finite in that type.
   """
   if array.dtype.kind == 'V' and array.dtype.itemsize == 2:
     array = array.view(ml_dtypes.bfloat16)
@@ -64,13 +64,14 @@ def to_float32(
     raise UserError(
         f'{path}: {name} has dtype {array.dtype}, but a parameter must be '
         'float32, float16, bfloat16 or float64.')
-  # A value beyond float32 becomes infinite, which is an error below.
+  # A value beyond the type becomes infinite, which is an error below.
   with np.errstate(over='ignore'):
-    values = array.astype(np.float32)
+    values = array.astype(stored_as).astype(np.float32, copy=False)
   if count := values.size - np.count_nonzero(np.isfinite(values)):
     raise UserError(
         f'{path}: {name} holds {count} of {values.size} values that are NaN or '
-        'infinite. The weights are damaged, or their training has diverged.')
+        f'infinite as {stored_as}. The weights are damaged, their training has '
+        'diverged, or this type is too small for them.')
   return values
 
 
