@@ -321,6 +321,9 @@ def test_a_converted_folder_has_the_card_with_its_new_path(workdir, tmp_path):
   assert f'--model={tmp_path}/hub photos/' in text
   assert str(workdir) not in text
   assert '## Intended use and limits' in text
+  # It would describe other settings.
+  assert not convert(workdir, tmp_path / 'other', '--set=activation=sigmoid')
+  assert not (tmp_path / 'other' / 'README.md').exists()
 
 
 def test_another_checkpoint_lacks_the_metrics_of_the_card(workdir, tmp_path):

@@ -76,16 +76,16 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
   source = epath.Path(args.source) / workdir.CARD
   path = f'hf://{args.push}' if args.push else args.target
   predicts = bool(model.config.num_classes)
-  # Only runs have cards of ours; etils would look for one on the hub.
-  has_card = not args.source.startswith(('hf://', 'https://')) and (
-      source.exists())
+  # Only runs have cards of ours; etils would look for one on the hub. They
+  # describe the model with its own settings and class names.
+  has_card = not (args.set or args.labels or args.text_embeddings) and (
+      not args.source.startswith(('hf://', 'https://')) and source.exists())
   text = model_card.replace_path(
       source.read_text(), path, predicts=predicts) if has_card else ''
-  if text and (args.set or args.text_embeddings or (
-      args.which != paths.AUTO
-      and paths.find(args.source, which=args.which).name != paths.find(
-          args.source, which=paths.AUTO).name)):
-    # The metrics are those of the other checkpoint, or of other settings.
+  if text and args.which != paths.AUTO and (
+      paths.find(args.source, which=args.which).name != paths.find(
+          args.source, which=paths.AUTO).name):
+    # The metrics are those of the other checkpoint.
     text = model_card.without_metrics(text)
   if not args.push:
     return text
