@@ -223,9 +223,12 @@ def add_images(
 
 
 def find_images(
-    args: argparse.Namespace, run: Mapping[str, Any] | None = None,
+    args: argparse.Namespace, run: Mapping[str, Any] | None = None, *,
+    paths: Sequence[str] | None = None,
 ) -> tuple[dict[str, list[image_files.Labels]], dict[str, str]]:
-  """Returns the images of `add_images` and errors; see `image_files.find`.
+  """Returns the images of `add_images`, or of other paths, and errors.
+
+  See `image_files.find`.
 
   Without flags of the section data, tables with the columns that the config
   `run` names are read with its columns.
@@ -237,7 +240,7 @@ def find_images(
   if not keys and trained.get('target') not in (None, 'masks', 'none'):
     sections.insert(0, data_config.parse(
         {'target': trained['target'], 'table': table}))
-  return image_files.find(args.paths, [
+  return image_files.find(args.paths if paths is None else paths, [
       columns_lib.LabelConfig(one.target, one.table, group=one.group)
       for one in sections])
 

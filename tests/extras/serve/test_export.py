@@ -130,10 +130,11 @@ def test_the_command_compares_the_export_with_the_model(tmp_path, capsys):
   make(VIT).save(tmp_path / 'orbax')
   pictures.save_all(tmp_path, ['red.png'], side=40)
   (tmp_path / 'broken.png').write_bytes(b'no picture')
+  (tmp_path / 't.csv').write_text('photo\nred.png\n')
   arguments = (
       tmp_path / 'orbax', tmp_path / 'model.stablehlo', '--format=jax',
-      tmp_path / 'broken.png', tmp_path / 'red.png',
-      f'--json={tmp_path}/figures.json')
+      tmp_path / 'broken.png', tmp_path / 't.csv',
+      '--config.data.table.path=photo', f'--json={tmp_path}/figures.json')
   assert run(*arguments) == 1
   printed = capsys.readouterr().out
   for words in (

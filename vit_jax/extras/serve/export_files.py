@@ -30,7 +30,7 @@ def check(settings: settings_lib.Settings) -> None:
 def export(
     loaded: model_lib.Model, settings: settings_lib.Settings,
     labels: Mapping[str, Sequence[image_files.Labels]],
-    errors: dict[str, str],
+    errors: dict[str, str], *, calibration: Sequence[str] = (),
 ) -> tuple[int, dict[str, Any]]:
   """Exports a model, and prints what was compared and written.
 
@@ -39,6 +39,7 @@ def export(
     settings: what is written.
     labels: labels of the images to compare, by path; see `image_files.find`.
     errors: errors by path of images that were not found.
+    calibration: images that set the ranges of int8.
 
   Returns:
     The exit status, 1 for unreadable images or a loss that is not accepted; and
@@ -66,7 +67,8 @@ def export(
     export_lib.write(model, path, form=form)
     differences = export_lib.compare(model, path, batches, form=form)
     if settings.quantize:
-      compared = quantize.replace(model, path, settings, labels, reading)
+      compared = quantize.replace(
+          model, path, settings, labels, reading, calibration=calibration)
   _write_others(model, settings)
   failed = reading.report() or (
       compared.get('loss', '') != '' and not settings.accept_loss)

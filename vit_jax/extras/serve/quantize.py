@@ -174,17 +174,18 @@ def replace(
     model: model_lib.Model, path: pathlib.Path,
     settings: settings_lib.Settings,
     labels: Mapping[str, Sequence[image_files.Labels]],
-    reading: image_files.ReadProgress,
+    reading: image_files.ReadProgress, *, calibration: Sequence[str],
 ) -> dict[str, Any]:
   """Replaces the file at `path` by its int8 version; reports the difference.
 
   Args:
     model: the exported model.
     path: its float32 file.
-    settings: images that set the ranges, and nodes that stay float32.
+    settings: nodes that stay float32, and whether a loss is accepted.
     labels: labels of the images to compare, by path; if empty, those that set
       the ranges are compared.
     reading: collects the images that cannot be read.
+    calibration: images that set the ranges; some of them are used.
 
   Returns:
     The measurements of both files, `agreement`, `examples` with a known class,
@@ -193,17 +194,15 @@ def replace(
   if export.is_folder(model) or not model.config.num_classes:
     raise UserError(
         '--quantize needs a model with a head and less than 2 GiB of weights.')
-  found, missing = image_files.find(settings.calibrate)
-  reading.errors |= missing
   _, images = export.read_images(
-      model, pictures.interleave(found)[:settings_lib.MAX_CALIBRATION], reading)
+      model, pictures.interleave(calibration)[:settings_lib.MAX_CALIBRATION], reading)
   print(f'int8: ranges of {console.format_count(len(images), "image")}')
   source = path.with_name(f'{path.name}.float32')
   try:
     path.rename(source)
     write(source, path, images, float_nodes=settings.float_nodes)
     sources, tested = export.read_images(
-        model, list(labels) or list(found), reading)
+        model, list(labels or calibration), reading)
     classes = np.array([
         class_of(name, labels.get(name, []), model.preprocess.labels)
         for name in sources])

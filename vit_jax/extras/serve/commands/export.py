@@ -33,12 +33,12 @@ from vit_jax.extras.serve import settings as settings_lib
 
 with epy.lazy_imports():
   from vit_jax.extras.serve import export_files
-  from vit_jax.inference import image_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   arguments.add_model(parser)
+  parser.set_defaults(data_dir='')  # Allows --config.data.
   parser.add_argument(
       '--format', required=True, choices=tuple(settings_lib.SUFFIXES),
       help='jax: StableHLO for jax.export.deserialize, on a CPU, a GPU or a '
@@ -82,6 +82,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       field.name: getattr(args, field.name)
       for field in dataclasses.fields(settings_lib.Settings)})
   export_files.check(settings)
-  labels, errors = image_files.find(args.paths)
+  model = arguments.load_model(args)
+  labels, errors = arguments.find_images(args, model.run)
+  calibration, missing = arguments.find_images(
+      args, model.run, paths=args.calibrate)
   return export_files.export(
-      arguments.load_model(args), settings, labels, errors)
+      model, settings, labels, errors | missing, calibration=list(calibration))
