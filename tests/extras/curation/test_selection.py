@@ -22,6 +22,14 @@ def test_the_default_split_is_that_of_published_results(text, name):
   assert chosen.open() is selection_lib.parse(name, {}).open()
 
 
+def test_a_folder_that_is_not_trained_on_is_read_whole(tmp_path):
+  pictures.save_all(tmp_path, [
+      f'{name}/{i}.png' for name in 'ab' for i in range(30)])
+  other, own = (selection_lib.parse(str(tmp_path), {'source': source}).open()
+                for source in ('shapes', str(tmp_path)))
+  assert len(other) == 60 > len(own)
+
+
 def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
   for text in ('cifar10:3.0.2', 'gs://bucket/photos', '/a::b/photos'):
     assert selection_lib.build(text, 'test', {}) == selection_lib.parse(

@@ -80,7 +80,7 @@ def build(source: str, split: str, settings: Mapping[str, Any]) -> Selection:
 
 
 def parse(text: str, settings: Mapping[str, Any]) -> Selection:
-  """Parses 'source:split'; the default is the split of published results.
+  """Parses 'source:split'; see `data.open_dataset` for the default split.
 
   A colon before a letter begins the split: 'cifar10:3.0.2:test' has one,
   'cifar10:3.0.2', 'gs://bucket/folder' and 'a::b/folder' have none. A dataset
@@ -89,8 +89,8 @@ def parse(text: str, settings: Mapping[str, Any]) -> Selection:
   """
   source, *split = _parse_source(text)
   if not split:
-    config = data_config.parse({**settings, 'source': source})
-    split = [data.open_dataset(config, split='').split]
+    config = data_config.parse(settings)
+    split = [data.open_dataset(config, split='', source=source).split]
   return build(source, split[0], settings)
 
 
