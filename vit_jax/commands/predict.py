@@ -55,11 +55,12 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   mistakes, correct = registry.optional(registry.MISTAKES), None
   arguments.check_output(
       args.output, ('.csv', '.jsonl'), overwrite=args.overwrite)
+  if mistakes:
+    mistakes.check_output(args)
   fields.check_range(args, 'top_k', low=1)
   model = arguments.load_model(args)
   found, errors = arguments.find_images(args, model.run)
   if mistakes:
-    arguments.check_output(args.mistakes, ('.csv',), overwrite=args.overwrite)
     found = mistakes.with_folders(found, args.paths, model)
     correct = mistakes.judge(found, model, required=bool(args.mistakes))
   records, progress = predicted_files.predict(

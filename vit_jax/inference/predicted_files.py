@@ -155,7 +155,7 @@ def table(
   if len(records) > 1:
     classes = _MAX_CLASSES
     limits += [f'{classes} classes'] * (
-        'predictions' in records[0] and model.config.num_classes > classes)
+        len(records[0].get('predictions', ())) > classes)
   # Without thresholds, the first class is the decision.
   decides = bool(model.thresholds)
   headings = ['image', *_titles(columns), *['decision'] * decides, *(

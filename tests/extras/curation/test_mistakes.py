@@ -67,7 +67,7 @@ def test_a_table_may_have_labels_that_are_no_classes(capsys):
   pathlib.Path('t.csv').write_text(
       'path,label\nimages/test/ant/0.png, ant \nimages/test/bee/1.png,dog\n')
   assert predict('t.csv', '--output=p.jsonl') == 0
-  assert 'of 1 label; 1 are missing or no class of the model' in (
+  assert 'of 1 label; 1 have no label, or no class of the model: dog' in (
       capsys.readouterr().out)
   first, second = map(
       json.loads, pathlib.Path('p.jsonl').read_text().splitlines())
@@ -99,7 +99,7 @@ def test_several_labels_are_compared_as_a_set(capsys):
   capsys.readouterr()
   assert predict('t.csv', model='several') == 0
   right = sum(bool(row['decision']) for row in rows)
-  assert right and f'accuracy {right / .3:.2f} % of 30 labels' in (
+  assert right and f'right in {right / .3:.2f} % of 30 images' in (
       capsys.readouterr().out)
   pathlib.Path('t.csv').write_text(f'path,{",".join(NAMES)}\n' + ''.join(
       ','.join([row['path'], *(str(int(name in row['decision']))
@@ -108,7 +108,7 @@ def test_several_labels_are_compared_as_a_set(capsys):
   assert predict('t.csv', '--mistakes=m.csv', '--config.data.target=multi',
                  f'--config.data.table.label={",".join(NAMES)}',
                  model='several') == 0
-  assert 'of 30 labels' in capsys.readouterr().out
+  assert 'of 30 images' in capsys.readouterr().out
   [listed] = rows_of('m.csv')
   assert listed['label'] == 'ant|bee|cat'
   # That the least probable label is absent; those that are right do not count.
@@ -117,6 +117,8 @@ def test_several_labels_are_compared_as_a_set(capsys):
 
 
 def test_outputs_are_replaced_on_request_only(capsys):
+  assert predict('images', '--output=p.csv', '--mistakes=p.csv') == 2
+  assert 'are the same file, p.csv' in capsys.readouterr().err
   flags = ['images', '--output=p.csv', '--mistakes=m.csv']
   for name in ('p.csv', 'm.csv'):
     pathlib.Path(name).write_text('old')
@@ -144,7 +146,7 @@ def test_outputs_are_replaced_on_request_only(capsys):
 @pytest.mark.parametrize('path', ['images/test/ant', 'images/test/ant/0.png'])
 def test_a_list_of_mistakes_needs_labels(path, capsys):
   assert predict(path, '--mistakes=m.csv') == 2
-  assert 'the images have 0 columns of labels. Give a folder' in (
+  assert 'images, which have 0 columns of labels. Give a folder' in (
       capsys.readouterr().err)
   assert predict(path) == 0
   assert 'accuracy' not in capsys.readouterr().out

@@ -7,6 +7,7 @@ given folder has the label of the first folder on its way whose name is a class
 of the model.
 """
 
+import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 import csv
 import dataclasses
@@ -18,7 +19,9 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import escape
+from vit_jax.commands import arguments
 from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import files
 from vit_jax.exceptions import UserError
 from vit_jax.inference import image_files
 from vit_jax.inference import model as model_lib
@@ -37,6 +40,16 @@ def _section(model: model_lib.Model) -> Mapping[str, Any]:
 
 def _separator(model: model_lib.Model) -> str:
   return _section(model).get('table', {}).get('separator') or _SEPARATOR
+
+
+def check_output(args: argparse.Namespace) -> None:
+  """Raises if the file --mistakes cannot be written, or is that of --output."""
+  arguments.check_output(args.mistakes, ('.csv',), overwrite=args.overwrite)
+  if args.mistakes and atomic_files.absolute(args.mistakes) == (
+      atomic_files.absolute(args.output)):
+    raise UserError(
+        f'--output and --mistakes are the same file, {args.mistakes}. Choose '
+        'another one for the mistakes.')
 
 
 def with_folders(
@@ -139,10 +152,17 @@ class Judge:
         strict=True), key=lambda one: -one[0])
     rest = len(records) - len(known)
     if known:
-      print('accuracy '
-            + console.format_percent(1 - len(wrong) / len(known), digits=2)
-            + f' of {console.format_count(len(known), "label")}'
-            + f'; {rest:,} are missing or no class of the model' * bool(rest))
+      title, what = (('all labels right in', 'image') if self.several else
+                     ('accuracy', 'label'))
+      others = {_text(record['label']) for record in records
+                if record['correct'] is None
+                and record.get('label') not in (None, '')}
+      console.print_lines(
+          f'{title} '
+          + console.format_percent(1 - len(wrong) / len(known), digits=2)
+          + f' of {console.format_count(len(known), what)}'
+          + f'; {rest:,} have no label, or no class of the model' * bool(rest)
+          + f': {files.shorten(sorted(others), 8)}' * bool(others))
     else:
       print('no accuracy: no label is a class of the model')
     if not target:
@@ -192,10 +212,13 @@ def judge(
   if comparable and names and (
       {*columns} == names if by_column else len(columns) == 1):
     return Judge(classes_of, several)
+  if required and not (comparable and names):
+    raise UserError(
+        '--mistakes needs a model of classes with names, but this one has '
+        f'{model.head_size}. Use `evaluate`.')
   if required:
     raise UserError(
-        '--mistakes needs a model of classes with names, and images with one '
-        f'label each, but the model has {model.head_size} and the images have '
+        '--mistakes needs the labels of the images, which have '
         f'{console.format_count(len(columns), "column")} of labels. Give a '
         'folder whose subfolders are named as classes, or a table with a '
         'column of labels (--config.data.table.label=COLUMN). For several '
