@@ -95,10 +95,9 @@ def map_rules(
     if i not in first_match.values() and pattern not in optional:
       shadowed = any(map(compiled[i].fullmatch, first_match))
       raise UserError(
-          f'{where}: the rule {pattern!r} '
-          + ('only matches parameters that an earlier rule matches.'
-             if shadowed else 'matches no parameter.')
-          + f' Parameters: {", ".join(first_match)}.')
+          f'{where}: the rule {pattern!r} matches no parameter'
+          + ', unless an earlier rule matches it, too' * shadowed
+          + f'. Parameters: {", ".join(first_match)}.')
   return map_with_name(
       lambda name, _: default if (i := first_match[name]) is None
       else rules[i][1], tree)

@@ -110,8 +110,8 @@ def _advise_labels(no_labels: str) -> str:
     return (f'{no_labels} To train on masks, use configs/segmentation.py '
             '(docs/segmentation.md).')
   gap = '\n' if '\n' in no_labels else ' '  # Flags are pasted.
-  return (f'{no_labels}{gap}To train without labels, use an objective such as '
-          'mae (docs/data.md).')
+  return (f'{no_labels}{gap}`predict` and `features` need no labels, and '
+          'neither do objectives such as mae (docs/data.md).')
 
 
 def _reduce(

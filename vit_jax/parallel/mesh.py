@@ -106,11 +106,8 @@ def resolve(
   if rest or data * fsdp * tensor != num_devices:
     raise UserError(
         f'The mesh {dict(zip(types.MESH_AXES, requested))} does not fill '
-        f'{console.format_count(num_devices, "device")}. '
-        + (f'The product of the others, {taken}, must divide {num_devices}.'
-           if -1 in requested else
-           f'Make the product of the axes {num_devices}, or set one axis to '
-           '-1.'))
+        f'{console.format_count(num_devices, "device")}. Make the product of '
+        f'the axes {num_devices}; one axis of -1 takes what the others leave.')
   return data, fsdp, tensor
 
 

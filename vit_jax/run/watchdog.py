@@ -79,9 +79,8 @@ class Watchdog:
     while not self._closed.wait(period_secs):
       start, activity, is_start = beat = self._beat
       secs = time.monotonic() - start
-      limit, setting = (
-          (log.start_secs, 'log.start_secs') if is_start else
-          (log.hung_secs, 'log.hung_secs'))
+      setting = 'start_secs' if is_start else 'hung_secs'
+      limit = getattr(log, setting)
       if limit and secs >= limit:
         self.report(
             self._describe(activity, secs)
@@ -92,7 +91,7 @@ class Watchdog:
       if 0 < log.stalled_secs <= secs and reported is not beat:
         reported = beat
         self.report(self._describe(activity, secs) + (
-            f'\nThe process will exit after {limit:g} s ({setting}).'
+            f'\nThe process will exit after {limit:g} s (log.{setting}).'
             if limit else ''))
 
   def _describe(self, activity: str, secs: float) -> str:

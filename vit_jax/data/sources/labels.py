@@ -141,7 +141,8 @@ class _Cells:
       raise UserError(
           f'{len(wrong):,} of {len(codes):,} cells in {self.title} cannot be a '
           f'label, the first in row {self.rows[wrong[0]] + 1}: '
-          f'{distinct[codes[wrong[0]]]!r}, but {expected} was expected.')
+          + (repr(cell) if (cell := distinct[codes[wrong[0]]]) is not None
+             else 'it is empty') + f', but {expected} was expected.')
     return np.array(found, dtype)[codes]
 
 
