@@ -50,10 +50,10 @@ class Model(weights_lib.Weights):
   0 ... 255 or float in 0 ... 1 (for one channel also [height, width]): a single
   one, several (a list, Path.glob, ...), or an array [batch, height, width,
   channels]. Arrays for models of other pixel types have those, and raw values.
-  A folder, a glob or a table names several images, in the order of the
-  commands. They raise `FileNotFoundError` for missing files and `ValueError`
-  for anything that is not an image. Results of a single image have no batch
-  axis.
+  A folder, a glob or a table names several images, each once, in the order of
+  the commands. They raise `FileNotFoundError` for missing files and
+  `ValueError` for anything that is not an image. Results of a single image have
+  no batch axis.
 
   Attributes (see `weights.Weights`): `config`, `params`, `preprocess`,
   `resolution`, `positions`, `origin`, `report` and `summary`; `thresholds` of

@@ -195,7 +195,8 @@ def replace(
     raise UserError(
         '--quantize needs a model with a head and less than 2 GiB of weights.')
   _, images = export.read_images(
-      model, pictures.interleave(calibration)[:settings_lib.MAX_CALIBRATION], reading)
+      model, pictures.interleave(calibration)[:settings_lib.MAX_CALIBRATION],
+      reading)
   print(f'int8: ranges of {console.format_count(len(images), "image")}')
   source = path.with_name(f'{path.name}.float32')
   try:
