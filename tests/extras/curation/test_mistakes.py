@@ -67,7 +67,7 @@ def test_a_table_may_have_labels_that_are_no_classes(capsys):
   pathlib.Path('t.csv').write_text(
       'path,label\nimages/test/ant/0.png, ant \nimages/test/bee/1.png,dog\n')
   assert predict('t.csv', '--output=p.jsonl') == 0
-  assert 'of 1 label; 1 have no label, or no class of the model: dog' in (
+  assert 'of 1 label; 1 without a label that is a class of the model: dog' in (
       capsys.readouterr().out)
   first, second = map(
       json.loads, pathlib.Path('p.jsonl').read_text().splitlines())

@@ -26,7 +26,7 @@ def test_a_folder_that_is_not_trained_on_is_read_whole(tmp_path):
   pictures.save_all(tmp_path, [
       f'{name}/{i}.png' for name in 'ab' for i in range(30)])
   other, own = (selection_lib.parse(str(tmp_path), {'source': source}).open()
-                for source in ('shapes', str(tmp_path)))
+                for source in ('shapes', f'{tmp_path}/'))
   assert len(other) == 60 > len(own)
 
 

@@ -110,6 +110,12 @@ def for_hub(text: str, *, library: str, licence: str) -> str:
   return str(card)
 
 
+def licence(text: str) -> str:
+  """Returns the licence that a card states; '' if it is unknown."""
+  stated = huggingface_hub.ModelCard(text).data.license
+  return '' if stated in (None, 'unknown') else str(stated)
+
+
 def replace_path(
     text: str, path: epath.PathLike, *, predicts: bool) -> str:
   """Returns a card with `path` as the new path of its model."""

@@ -78,10 +78,11 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
   predicts = bool(model.config.num_classes)
   # Only runs have cards of ours; etils would look for one on the hub. They
   # describe the model with its own settings and class names.
-  has_card = not (args.set or args.labels or args.text_embeddings) and (
-      not args.source.startswith(('hf://', 'https://')) and source.exists())
-  text = model_card.replace_path(
-      source.read_text(), path, predicts=predicts) if has_card else ''
+  has_card = not args.source.startswith(('hf://', 'https://')) and (
+      source.exists())
+  is_changed = args.set or args.labels or args.text_embeddings
+  text = '' if is_changed or not has_card else model_card.replace_path(
+      source.read_text(), path, predicts=predicts)
   if text and args.which != paths.AUTO and (
       paths.find(args.source, which=args.which).name != paths.find(
           args.source, which=paths.AUTO).name):
@@ -94,7 +95,8 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
           args.push, f'{tree.num_elements(model.params):,} parameters, '
           f'{model.image_size}. Converted from {_public(args.source)}.',
           predicts=predicts),
-      library='timm', licence=args.licence)
+      library='timm', licence=args.licence or (
+          model_card.licence(source.read_text()) if has_card else ''))
 
 
 def _public(address: str) -> str:

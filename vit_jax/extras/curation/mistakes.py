@@ -154,15 +154,14 @@ class Judge:
     if known:
       title, what = (('all labels right in', 'image') if self.several else
                      ('accuracy', 'label'))
-      others = {_text(record['label']) for record in records
-                if record['correct'] is None
-                and record.get('label') not in (None, '')}
+      others = {text for record in records if record['correct'] is None
+                and (text := _text(record.get('label') or '').strip())}
       console.print_lines(
           f'{title} '
           + console.format_percent(1 - len(wrong) / len(known), digits=2)
           + f' of {console.format_count(len(known), what)}'
-          + f'; {rest:,} have no label, or no class of the model' * bool(rest)
-          + f': {files.shorten(sorted(others), 8)}' * bool(others))
+          + f'; {rest:,} without a label that is a class of the model'
+          * bool(rest) + f': {files.shorten(sorted(others), 8)}' * bool(others))
     else:
       print('no accuracy: no label is a class of the model')
     if not target:
@@ -215,7 +214,8 @@ def judge(
   if required and not (comparable and names):
     raise UserError(
         '--mistakes needs a model of classes with names, but this one has '
-        f'{model.head_size}. Use `evaluate`.')
+        f'{model.head_size}. Name classes with --labels; numbers and masks '
+        'are compared by `evaluate`.')
   if required:
     raise UserError(
         '--mistakes needs the labels of the images, which have '

@@ -90,7 +90,8 @@ def parse(text: str, settings: Mapping[str, Any]) -> Selection:
   source, *split = _parse_source(text)
   if not split:
     config = data_config.parse(settings)
-    split = [data.open_dataset(config, split='', source=source).split]
+    split = [data.open_dataset(
+        config, split='', source=config.own_source(source)).split]
   return build(source, split[0], settings)
 
 

@@ -8,6 +8,7 @@ import optax
 from optax import contrib
 
 from vit_jax import fields
+from vit_jax import schema
 from vit_jax import types
 from vit_jax.exceptions import UserError
 from vit_jax.optim import config
@@ -30,7 +31,7 @@ class ScheduleFreeConfig(config.AdamConfig):
     fields.check_range(self, 'beta1', above=0)
     for key, found, needed in (
         ('schedule.name', self.schedule.name, 'constant'),
-        ('schedule.cooldown', self.schedule.cooldown, None),
+        ('schedule.cooldown', schema.to_plain(self.schedule.cooldown), None),
         ('momentum_dtype', self.momentum_dtype, 'float32'),
         # The average would move them by rounding errors; `frozen` is exact.
         ('frozen_layers', self.frozen_layers, 0)):

@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--against', required=True, metavar='DATA[:SPLIT],...',
       help='test sets, for example cifar10,oxford_iiit_pet:test; the default '
-      'split is that on which published results are reported')
+      'split is that on which published results are reported; of other files '
+      'without splits, all images')
   parser.add_argument(
       '--to', required=True, metavar='DIR',
       help='new folder for exclude.txt, pairs.jsonl and pairs.html')

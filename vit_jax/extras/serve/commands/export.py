@@ -70,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       f'loses more than {100 * settings_lib.MAX_LOSS:g} point of accuracy')
   parser.add_argument(
       'paths', nargs='*', metavar='PATH',
-      help='images to verify the export on; the first '
+      help='images to verify the export on: files, folders, globs, or tables, '
+      'whose columns --config.data.table sets; the first '
       f'{settings_lib.MAX_IMAGES} are used, or all to compare int8 with '
       'float32')
 

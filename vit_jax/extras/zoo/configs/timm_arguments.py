@@ -198,8 +198,8 @@ def arguments(model: weights_lib.Weights, kind: Kind) -> dict[str, Any]:
     raise UserError(
         f'timm would refuse images of {size[0]} x {size[1]}, because the '
         f'position embeddings are for {model.resolution[0]} x '
-        f'{model.resolution[1]}. Load the model without another resolution or '
-        'patch size, or save it as orbax.')
+        f'{model.resolution[1]}. Load the model with resolution='
+        f'{schema.to_plain(model.resolution)}, or save it as orbax.')
   result: dict[str, Any] = {
       'img_size': list(size),
       'mlp_ratio': mlp_ratio(config.mlp_dim, config.width)}
