@@ -151,7 +151,7 @@ TARGETS = [
     ({'cutmix': 1.0}, 'data.cutmix blends labels by area')]
 CELLS = [
     (['cat', '', 'dog'], "1 of 3 cells in column 'label' of a.csv .*"
-     'row 2: None, but the name of a class'),
+     'row 2: it is empty, but the name of a class'),
     (['0', '-1', '1', '-1'], "2 of 4 cells .*row 2: '-1'"),
     (['1', '2', '1_000'], 'regression', "1 of 3 .*row 3: '1_000', but a fini"),
     (['nan', 'inf'], 'regression', "2 of 2 .*row 1: 'nan', but a finite numb"),
@@ -240,7 +240,7 @@ TABLES = [
     (['path,label,split', '1.png,,train', '2.png,b,test'],
      'training images of .* have no labels'),
     (['path,label,split', '1.png,,test', '2.png,a,train', '3.png,,train'],
-     '1 of 2 cells .*row 3: None'),
+     '1 of 2 cells .*row 3: it is empty'),
     (['path,label', '1.png,a', '2.png,b'], {'table.label': 'labels'},
      "'labels'. Did you mean 'label'"),
     (['path,label', '1.png,a', '2.png,b'], {'group': 'label'},
@@ -295,7 +295,7 @@ def open_missing_label(root):
             own_data.open_splits(root / name)), FILES),
         (open_table, TABLES),
         (open_one_class, [['has a single class; a classifier']]),
-        (open_missing_label, [['row 2: None']]),
+        (open_missing_label, [['row 2: it is empty']]),
         (lambda root: test_groups.open_split(*test_groups.write_csv(
             root), 'train[1:2]'), [['no examples.*have whole groups']]),
         (lambda _, name: data.open_dataset(

@@ -173,7 +173,7 @@ def test_evaluators_that_need_labels_are_left_out(tmp_path, capsys):
   with pytest.raises(ValueError, match="no evaluator is called 'knn'"):
     toy.build(**changes, checkpoint={'best': 'knn/accuracy'})
   with pytest.raises(ValueError, match=(
-      r'(?s)has no class folders.*\sTo train .* an objective such as mae')):
+      r'(?s)has no class folders.*\s.predict. .* objectives such as mae')):
     toy.build(data={'source': str(tmp_path)})
 
 

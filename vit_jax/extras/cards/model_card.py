@@ -112,7 +112,8 @@ def for_hub(text: str, *, library: str, licence: str) -> str:
 
 def licence(text: str) -> str:
   """Returns the licence that a card states; '' if it is unknown."""
-  stated = huggingface_hub.ModelCard(text).data.license
+  data: Any = huggingface_hub.ModelCard(text).data
+  stated = data.license
   return '' if stated in (None, 'unknown') else str(stated)
 
 
