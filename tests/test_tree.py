@@ -72,7 +72,8 @@ def test_first_rule_that_matches_the_whole_path_applies():
      "the rule 'haed/.*' matches no parameter. Parameters: "
      + ', '.join(NAMES)),
     ([('head', 1)], "'head' matches no parameter"),  # Not the whole name.
-    ([('.*', 1), ('head/.*', 2)], "'head/.*' matches no parameter that no"),
+    ([('.*', 1), ('head/.*', 2)], "the rule 'head/.*' matches no parameter, "
+     'except those of earlier rules.'),
     ([('*head', 1)], "'*head' is not a regular expression")])
 def test_useless_rules_are_errors(pairs, words):
   with pytest.raises(ValueError, match=re.escape(words)):

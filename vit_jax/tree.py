@@ -96,7 +96,7 @@ def map_rules(
       shadowed = any(map(compiled[i].fullmatch, first_match))
       raise UserError(
           f'{where}: the rule {pattern!r} matches no parameter'
-          + ' that no earlier rule matches' * shadowed
+          + ', except those of earlier rules' * shadowed
           + f'. Parameters: {", ".join(first_match)}.')
   return map_with_name(
       lambda name, _: default if (i := first_match[name]) is None

@@ -234,6 +234,7 @@ def test_the_dtype_auto_follows_the_devices(platform, expected):
         mock.Mock(spec=jax.Device, platform=platform)]).model.dtype
 
   assert completed(dtype='auto') == expected
+  assert completed(dtype='auto', attention='auto') == expected
   assert completed(dtype='float32') == 'float32'
   assert completed(dtype='bfloat16') == 'bfloat16'
   # The fused kernel needs bfloat16 on any device.

@@ -34,7 +34,8 @@ def shard(section, **sizes):
      '2 x fake: the devices belong to 2 sl'),
     (lambda: build(fsdp=3), "The mesh {'data': -1, 'fsdp': 3, 'tensor': 1} does"
      ' not fill 8 devices. Make the product of the axes 8; one axis of -1 '),
-    (lambda: build(data=2, fsdp=2), 'does not fill 8 devices. Make the '),
+    (lambda: build(data=2, fsdp=2), 'does not fill 8 devices. Make the product '
+     'of the axes 8; one axis of -1 takes what the others leave.'),
     *((lambda section=section: build(**section),
        'positive, except that one may be -1') for section in (
            {'data': 0}, {'data': -1, 'fsdp': -1}, {'tensor': -2})),

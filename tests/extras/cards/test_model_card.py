@@ -280,6 +280,10 @@ def test_the_card_of_a_run_is_pushed_with_its_licence(hub, model, tmp_path):
       licence='mit')
   assert f'--model=hf://{NAME} photos/' in card
   assert hub.visibility == {NAME: 'public'}
+  assert not convert(tmp_path / 'run', tmp_path / 'other', f'--push={NAME}',
+                     '--set=activation=sigmoid')
+  card = hub.files[NAME]['README.md'].decode()
+  assert 'license: mit' in card and '# Digits' not in card
 
 
 @pytest.mark.parametrize(('flags', 'form', 'words'), [

@@ -170,7 +170,7 @@ TARS = [
     (labelled('json'), {'table.label': 'clas'}, "'clas'. Did you mean 'class'"),
     ([*labelled(), ('1.json', b'{')], {'table.label': 'class'},
      '1.json of .* is not JSON'),
-    ([*labelled(count=3), ('x.png', b'')], {}, '1 of 4 cells .*row 4: it is'),
+    ([*labelled(count=3), ('x.png', b'')], {}, '1 of 4 cells .*4: it is empty'),
     (labelled('json'), {'table.label': 'class', 'group': 'patients'},
      "Unknown key of the JSON .*'patients'"),
     ([*labelled(), ('\udcff.png', '')], {}, 'A name in .* is not UTF-8')]

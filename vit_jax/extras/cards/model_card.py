@@ -81,11 +81,14 @@ def of_run(
   return f'{card}\n'
 
 
-def of_weights(repository: str, description: str, *, predicts: bool) -> str:
+def of_weights(
+    repository: str, description: str, *, predicts: bool, licence: str | None,
+) -> str:
   """Returns a short card of weights without a run, for a hub repository."""
   task = 'image-classification' if predicts else 'image-feature-extraction'
   data = huggingface_hub.ModelCardData(
-      pipeline_tag=task, tags=['jax', 'flax', 'vision-transformer'])
+      license=licence, pipeline_tag=task,
+      tags=['jax', 'flax', 'vision-transformer'])
   use = _use(f'hf://{repository}', predicts=predicts)
   return (f'---\n{data.to_yaml().strip()}\n---\n\n'
           f'# {repository.split("/")[1]}\n\n'
@@ -110,11 +113,10 @@ def for_hub(text: str, *, library: str, licence: str) -> str:
   return str(card)
 
 
-def licence(text: str) -> str:
-  """Returns the licence that a card states; '' if it is unknown."""
+def licence(text: str) -> str | None:
+  """Returns the licence in the metadata of a card, if there is one."""
   data: Any = huggingface_hub.ModelCard(text).data
-  stated = data.license
-  return '' if stated in (None, 'unknown') else str(stated)
+  return data.license
 
 
 def replace_path(

@@ -76,13 +76,14 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
   source = epath.Path(args.source) / workdir.CARD
   path = f'hf://{args.push}' if args.push else args.target
   predicts = bool(model.config.num_classes)
-  # Only runs have cards of ours; etils would look for one on the hub. They
-  # describe the model with its own settings and class names.
+  # Only runs have cards of ours; etils would look for one on the hub.
   has_card = not args.source.startswith(('hf://', 'https://')) and (
       source.exists())
+  of_run = source.read_text() if has_card else ''
+  # It describes the model with its own settings and class names.
   is_changed = args.set or args.labels or args.text_embeddings
-  text = '' if is_changed or not has_card else model_card.replace_path(
-      source.read_text(), path, predicts=predicts)
+  text = '' if is_changed else model_card.replace_path(
+      of_run, path, predicts=predicts)
   if text and args.which != paths.AUTO and (
       paths.find(args.source, which=args.which).name != paths.find(
           args.source, which=paths.AUTO).name):
@@ -94,9 +95,8 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
       text or model_card.of_weights(
           args.push, f'{tree.num_elements(model.params):,} parameters, '
           f'{model.image_size}. Converted from {_public(args.source)}.',
-          predicts=predicts),
-      library='timm', licence=args.licence or (
-          model_card.licence(source.read_text()) if has_card else ''))
+          predicts=predicts, licence=model_card.licence(of_run)),
+      library='timm', licence=args.licence)
 
 
 def _public(address: str) -> str:

@@ -155,7 +155,8 @@ class Judge:
       title, what = (('all labels right in', 'image') if self.several else
                      ('accuracy', 'label'))
       others = {text for record in records if record['correct'] is None
-                and (text := _text(record.get('label') or '').strip())}
+                and (label := record.get('label')) is not None
+                and (text := _text(label).strip())}
       console.print_lines(
           f'{title} '
           + console.format_percent(1 - len(wrong) / len(known), digits=2)

@@ -15,8 +15,8 @@ from vit_jax import tree
 from vit_jax.exceptions import UserError
 from vit_jax.optim import config
 
-# Updates of the first are not proportional to the learning rate, which is 1
-# here; Optax's Muon takes the stacked biases of all layers for a matrix.
+# The updates of all but muon are not proportional to the learning rate, which
+# is 1 here. Optax's Muon takes the stacked biases of all layers for a matrix.
 _UNSUITABLE = ('cocob', 'dadapt_adamw', 'fromage', 'madgrad', 'rprop', 'muon')
 
 
